@@ -1,0 +1,171 @@
+"""The first day: what a group's registry says before any checkpoint is written.
+
+Where a partition's history begins must be a number, durable before the first fetch, and the same
+for every member of the group: otherwise a later member cannot tell a partition that nobody read
+yet from one whose checkpoint was lost. So whoever comes first asks for everything in one batch
+and writes it down; later ones read what stands there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from sidecar.core.checkpoint import RegisteredTopic, Registry
+from sidecar.core.evidence import Committed, LogEnd, TopicDescription
+from sidecar.core.faults import Answer, Fault, Known, Reading, Unreadable
+from sidecar.core.policy import Policy, Start
+from sidecar.core.types import GroupId, IsolationLevel, Offset, Partition, StoreId, Verdict
+from sidecar.core.witness import Ours, Witness, decode
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEvidence:
+    """One batch of answers about the group and every partition of the topics to enrol.
+
+    `registry` is what the store holds now. `store` is the name the store would take if it has
+    none. `topics` and the log's bounds cover all partitions of the topics in question.
+    """
+
+    group: GroupId
+    registry: Reading[Registry]
+    store: StoreId
+    committed: Answer[Mapping[Partition, Committed]]
+    topics: Mapping[str, Reading[TopicDescription]]
+    log_ends: Mapping[Partition, Answer[LogEnd]]
+    log_starts: Mapping[Partition, Answer[Offset]]
+    asked_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """No registry stands: write this one, if still none does."""
+
+    registry: Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A registry stands: add these topics and baselines to it."""
+
+    store: StoreId
+    topics: Mapping[str, RegisteredTopic]
+    baselines: Mapping[Partition, Offset]
+
+
+@dataclass(frozen=True, slots=True)
+class CannotEnrol:
+    """A question was not answered: nothing was written, ask again."""
+
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class StartRefused:
+    """`RECOVERY__START=refuse`, and nothing testifies to where to begin."""
+
+    verdict: Verdict
+    partitions: tuple[Partition, ...]
+
+
+Enrolment: TypeAlias = Create | Register | CannotEnrol | StartRefused
+
+
+def enrol(evidence: GroupEvidence, policy: Policy, *, start: Start | None = None) -> Enrolment:
+    """What to write down. `start` overrides the policy's (an answered hold)."""
+    if isinstance(evidence.registry, Unreadable):
+        return CannotEnrol(evidence.registry.fault)
+    if isinstance(evidence.committed, Unreadable):
+        return CannotEnrol(evidence.committed.fault)
+    committed = evidence.committed.value
+    witnesses = _witnesses(evidence.group, committed)
+    standing = evidence.registry.value if isinstance(evidence.registry, Known) else None
+    topics: dict[str, RegisteredTopic] = {}
+    baselines: dict[Partition, Offset] = {}
+    refused: list[Partition] = []
+    for name, reading in evidence.topics.items():
+        if not isinstance(reading, Known):
+            if isinstance(reading, Unreadable):
+                return CannotEnrol(reading.fault)
+            continue
+        described = reading.value
+        known = None if standing is None else standing.topics.get(name)
+        again = known is not None and known.topic_id != described.topic_id
+        if known is None or again:
+            known = None
+        topics[name] = RegisteredTopic(
+            described.topic_id,
+            described.partitions,
+            described.partitions if known is None else known.partitions_first,
+        )
+        for index in range(described.partitions):
+            partition = Partition(name, index)
+            if standing is not None and not again and partition in standing.baselines:
+                continue
+            late = known is not None
+            rule = Start.EARLIEST if late else (start or policy.start)
+            baseline = _baseline(evidence, policy, partition, committed, witnesses, rule)
+            if isinstance(baseline, Unreadable):
+                return CannotEnrol(baseline.fault)
+            if baseline is None:
+                refused.append(partition)
+            else:
+                baselines[partition] = baseline.value
+    if refused:
+        return StartRefused(Verdict.START_REFUSED, tuple(refused))
+    if standing is not None:
+        return Register(standing.store, topics, baselines)
+    return Create(
+        Registry(
+            group=evidence.group,
+            store=evidence.store,
+            created_at=evidence.asked_at,
+            rebuilt=bool(witnesses),
+            predecessors=tuple(sorted({w.store for w in witnesses.values()} - {evidence.store})),
+            topics=topics,
+            baselines=baselines,
+            started=frozenset(),
+        )
+    )
+
+
+def _witnesses(
+    group: GroupId, committed: Mapping[Partition, Committed]
+) -> Mapping[Partition, Witness]:
+    found = {}
+    for partition, commit in committed.items():
+        testimony = decode(commit.metadata, group=group, partition=partition, committed=commit.next)
+        if isinstance(testimony, Ours):
+            found[partition] = testimony.witness
+    return found
+
+
+def _baseline(
+    evidence: GroupEvidence,
+    policy: Policy,
+    partition: Partition,
+    committed: Mapping[Partition, Committed],
+    witnesses: Mapping[Partition, Witness],
+    rule: Start,
+) -> Answer[Offset] | None:
+    """A number, also for an empty partition. None: the rule refuses to begin by itself."""
+    if partition in witnesses:
+        return Known(witnesses[partition].baseline)
+    if partition in committed:
+        return Known(committed[partition].next)
+    match rule:
+        case Start.EARLIEST:
+            return evidence.log_starts[partition]
+        case Start.LATEST:
+            end = evidence.log_ends[partition]
+            if isinstance(end, Unreadable):
+                return end
+            stable = policy.isolation is IsolationLevel.READ_COMMITTED
+            return Known(end.value.last_stable if stable else end.value.high_watermark)
+        case Start.REFUSE:
+            return None
+
+
+def topics_of(partitions: Collection[Partition]) -> tuple[str, ...]:
+    return tuple(sorted({partition.topic for partition in partitions}))

@@ -1,0 +1,91 @@
+"""What was asked, of whom, and what each answered. Facts only; judging is `verdict`'s.
+
+Evidence is no snapshot, so the order of asking matters and is fixed: committed offset,
+checkpoint and registry, topic ID, log end, log start. A later question can then only make an
+earlier answer look older than it is, never newer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sidecar.core.checkpoint import Checkpoint, Registry
+from sidecar.core.faults import Answer, Reading
+from sidecar.core.gap import Gap
+from sidecar.core.types import (
+    ClusterId,
+    GroupId,
+    IsolationLevel,
+    LeaderEpoch,
+    Offset,
+    Partition,
+    TopicId,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A committed offset, with the metadata that stands beside it."""
+
+    next: Offset
+    epoch: LeaderEpoch | None
+    metadata: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """`topic_id` None: this cluster offers none. `compacted` None: it could not be read."""
+
+    topic_id: TopicId | None
+    partitions: int
+    compacted: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """`high_watermark` is the end offset; `last_stable` is at or below it."""
+
+    high_watermark: Offset
+    last_stable: Offset
+    epoch: LeaderEpoch | None
+
+
+class Cue(StrEnum):
+    """Why somebody looked. A client error is a prompt to look, never a verdict."""
+
+    ASSIGNED = "assigned"
+    CURSOR_ERROR = "cursor_error"
+    TRUNCATION_REPORTED = "truncation_reported"
+    LEADER_CHANGED = "leader_changed"
+    TOPIC_ID_DIFFERED = "topic_id_differed"
+    COMPARISON_LOST = "comparison_lost"
+    RETRY = "retry"
+    REQUESTED = "requested"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A checkpoint as it stands, with its open gap if it names one."""
+
+    checkpoint: Checkpoint
+    gap: Gap | None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One look at one partition. `fetched_to` is where a live attempt has read to."""
+
+    group: GroupId
+    partition: Partition
+    isolation: IsolationLevel
+    cue: Cue
+    cluster_id: Answer[ClusterId]
+    committed: Reading[Committed]
+    stored: Reading[Stored]
+    registry: Reading[Registry]
+    topic: Reading[TopicDescription]
+    log_end: Answer[LogEnd]
+    log_start: Answer[Offset]
+    asked_at: float
+    fetched_to: Offset | None = None

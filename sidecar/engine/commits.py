@@ -1,0 +1,195 @@
+"""The group's commits: after the promotions they rest on, one in flight, newest offsets only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sidecar.core.evidence import Cue
+from sidecar.core.facts import (
+    CommitEnded,
+    FaultMet,
+)
+from sidecar.core.faults import FaultKind, Known, Unreadable
+from sidecar.core.recovery import Phase, Step
+from sidecar.core.types import (
+    Condition,
+    Offset,
+    Partition,
+)
+from sidecar.engine import messages as m
+from sidecar.engine.context import Context
+from sidecar.engine.cursor import Cursor
+from sidecar.engine.parts import Part
+from sidecar.ports import (
+    CommitRequest,
+)
+
+COMMIT_REFRESH_SECONDS = 600.0
+
+
+@dataclass(slots=True)
+class CommitInFlight:
+    """`offsets` are what the topics' identity was asked for, and then what is committed."""
+
+    ask: m.Ask
+    offsets: dict[Partition, CommitRequest]
+    confirmed: bool = False
+
+
+class Commits(Part):
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.dirty: set[Partition] = set()
+        self.urgent = False
+        self.in_flight: CommitInFlight | None = None
+        self._sent_at = -1e9
+        self._backoff_seconds = 0.0
+
+    def pinned_topics(self, offsets: Mapping[Partition, CommitRequest]) -> tuple[str, ...]:
+        """The topics whose identity a commit has to confirm; those pinned by name have none."""
+        pinned = set()
+        for partition in offsets:
+            checkpoint = self.context.cursors[partition].checkpoint
+            if checkpoint is not None and checkpoint.identity.topic_id is not None:
+                pinned.add(partition.topic)
+        return tuple(sorted(pinned))
+
+    def refresh(self, cursor: Cursor) -> None:
+        """A commit that would expire is made again: the same offset, a new date."""
+        since = cursor.committed_at
+        if since is not None and self.context.now.monotonic - since >= COMMIT_REFRESH_SECONDS:
+            self.dirty.add(cursor.partition)
+
+    def advance_commit(self) -> None:
+        if self.in_flight is not None or not self.dirty or self.parts.membership.revocations:
+            return
+        now = self.context.now.monotonic
+        wait = max(
+            self._backoff_seconds,
+            0.0 if self.urgent else self.context.policy.commit_interval_seconds,
+        )
+        if now - self._sent_at < wait:
+            return
+        offsets = {
+            partition: self.context.cursors[partition].commit_request(self.context.policy)
+            for partition in sorted(self.dirty)
+            if self.context.cursors[partition].may_commit()
+        }
+        if not offsets:
+            return
+        self._sent_at = now
+        self.urgent = False
+        named = self.pinned_topics(offsets)
+        self.in_flight = CommitInFlight(self.context.ask(), offsets)
+        if named:
+            # A commit covers only what a describe begun after its fetch confirmed.
+            self.context.do(m.AskTopics(self.in_flight.ask, named))
+        else:
+            self.send_commit(self.in_flight)
+
+    def send_commit(self, commit: CommitInFlight) -> None:
+        if not commit.offsets:
+            self.in_flight = None
+            return
+        commit.confirmed = True
+        for partition in commit.offsets:
+            self.dirty.discard(partition)
+        self.context.do(m.Commit(commit.ask, commit.offsets))
+
+    def topics_answered(self, event: m.TopicsAnswered) -> None:
+        commit = self.in_flight
+        if commit is not None and commit.ask == event.ask and not commit.confirmed:
+            before = len(commit.offsets)
+            commit.offsets = self.confirmed(event, commit.offsets)
+            if len(commit.offsets) < before and not commit.offsets:
+                self._backoff_seconds = min(2.0, max(0.25, self._backoff_seconds * 2))
+            self.send_commit(commit)
+            return
+        for revocation in list(self.parts.membership.revocations):
+            if revocation.ask == event.ask:
+                self.parts.membership.finish(revocation, self.confirmed(event, revocation.offsets))
+
+    def confirmed(
+        self, event: m.TopicsAnswered, offsets: dict[Partition, CommitRequest]
+    ) -> dict[Partition, CommitRequest]:
+        """Those whose topic is still the one they belong to. Another ID is a prompt to look."""
+        confirmed = {}
+        for partition, request in offsets.items():
+            cursor = self.context.cursors.get(partition)
+            if cursor is None or cursor.checkpoint is None:
+                continue
+            pinned = cursor.checkpoint.identity.topic_id
+            reading = event.topics.get(partition.topic)
+            if pinned is None:
+                confirmed[partition] = request
+            elif isinstance(reading, Known):
+                if reading.value.topic_id == pinned:
+                    confirmed[partition] = request
+                elif (
+                    reading.value.topic_id is not None
+                    and not cursor.revoking
+                    and cursor.phase in (Phase.DELIVERING, Phase.COMMITTING, Phase.GAP)
+                ):
+                    self.context.look(cursor, Cue.TOPIC_ID_DIFFERED)
+            elif isinstance(reading, Unreadable):
+                self.context.note(FaultMet(reading.fault, partition))
+                if reading.fault.kind is FaultKind.TOPIC_UNKNOWN and cursor.phase in (
+                    Phase.DELIVERING,
+                    Phase.COMMITTING,
+                ):
+                    self.context.look(cursor, Cue.TOPIC_ID_DIFFERED)
+        return confirmed
+
+    def commit_answered(self, event: m.Committed) -> None:
+        commit = self.in_flight
+        if commit is None or commit.ask != event.ask:
+            return
+        self.in_flight = None
+        done: dict[Partition, Offset] = {}
+        refused = {}
+        for partition, fault in event.results.items():
+            cursor = self.context.cursors.get(partition)
+            request = commit.offsets.get(partition)
+            if cursor is None or request is None:
+                continue
+            if fault is not None:
+                refused[partition] = fault
+                self.dirty.add(partition)
+                self.context.condition(
+                    cursor,
+                    Condition.COMMIT_REFUSED,
+                    fault.kind in (FaultKind.AUTHORIZATION, FaultKind.REFUSED),
+                    fault.detail,
+                )
+                continue
+            done[partition] = request.next
+            cursor.committed = request.next
+            cursor.committed_at = self.context.now.monotonic
+            self.context.condition(cursor, Condition.COMMIT_REFUSED, False, "")
+            self.commit_reached(cursor)
+        self._backoff_seconds = min(5.0, max(0.25, self._backoff_seconds * 2)) if refused else 0.0
+        self.context.note(CommitEnded(done, refused))
+
+    def commit_reached(self, cursor: Cursor) -> None:
+        if cursor.phase is Phase.COMMITTING:
+            cursor.needs_commit = False
+            if cursor.started:
+                self.context.move(
+                    cursor, Step.COMMITTED, detail="" if cursor.go is None else cursor.go.detail
+                )
+                self.parts.recovery.delivering(cursor)
+        committed = cursor.committed
+        waiting, cursor.waiters = cursor.waiters, []
+        for waiter in waiting:
+            answer = cursor.answers.get(waiter.page)
+            reached = waiter.until is not None and waiter.until >= 0
+            if (
+                reached
+                and answer is not None
+                and committed is not None
+                and committed >= answer.next
+            ):
+                self.context.do(m.Reply(waiter.request, replace(answer, committed=committed)))
+            else:
+                cursor.waiters.append(waiter)

@@ -1,0 +1,157 @@
+"""What every part of the engine shares: the cursors, the time, the commands of this step, and the
+few moves that all of them make.
+"""
+
+from __future__ import annotations
+
+from sidecar.core import verdict
+from sidecar.core.evidence import Cue
+from sidecar.core.facts import (
+    ConditionChanged,
+    Fact,
+    FaultMet,
+    StateChanged,
+    VerdictReached,
+)
+from sidecar.core.policy import Policy
+from sidecar.core.recovery import Phase, Step, after
+from sidecar.core.types import (
+    Condition,
+    Fields,
+    Instant,
+    Partition,
+    Verdict,
+)
+from sidecar.core.views import (
+    Refusal,
+    Refused,
+)
+from sidecar.engine import messages as m
+from sidecar.engine.cursor import Cursor
+from sidecar.errors import InvariantBroken
+
+WAIT_SECONDS_MIN = 0.25
+WAIT_SECONDS_MAX = 5.0
+
+
+class Context:
+    """`name` is unique to this process's life: owner marks, attempts, pages and gaps are named
+    after it, by counting, so that the same events give the same names."""
+
+    def __init__(self, policy: Policy, *, name: str) -> None:
+        self.policy = policy
+        self.name = name
+        self.cursors: dict[Partition, Cursor] = {}
+        self.draining = False
+        self.now = Instant(0.0, 0.0)
+        self.out: list[m.Command] = []
+        self.looks: dict[Partition, Cue] = {}
+        self._count = 0
+
+    def do(self, command: m.Command) -> None:
+        self.out.append(command)
+
+    def note(self, fact: Fact) -> None:
+        self.out.append(m.Note(fact))
+
+    def ask(self) -> m.Ask:
+        self._count += 1
+        return m.Ask(self._count)
+
+    def new_name(self, kind: str) -> str:
+        self._count += 1
+        return f"{self.name}-{kind}{self._count}"
+
+    def move(
+        self, cursor: Cursor, step: Step, *, reason: Verdict | None = None, detail: str = ""
+    ) -> None:
+        phase = after(cursor.phase, step)
+        if phase is None:
+            raise InvariantBroken(
+                "recovery_table", f"{cursor.partition}: no step {step} from {cursor.phase}"
+            )
+        before = cursor.state
+        if cursor.phase is not Phase.LOOKING:
+            resting = cursor.phase in (Phase.WAITING, Phase.HELD, Phase.GAP)
+            cursor.resting = cursor.phase if resting else None
+        cursor.phase = phase
+        if reason is not None:
+            cursor.verdict = reason
+        if detail or reason is not None:
+            cursor.detail = detail
+        if cursor.state is not before:
+            cursor.since = self.now.wall
+            cursor.caught_up = False
+            self.note(StateChanged(cursor.partition, cursor.state, cursor.verdict, cursor.detail))
+
+    def state_verdict(
+        self, cursor: Cursor, reached: Verdict, detail: str, evidence: Fields
+    ) -> None:
+        if cursor.stated != (reached, detail):
+            cursor.stated = (reached, detail)
+            self.note(VerdictReached(cursor.partition, reached, detail, evidence))
+
+    def look(self, cursor: Cursor, cue: Cue) -> None:
+        """Asks for evidence; whatever was asked before is late from now on."""
+        if cursor.revoking:
+            return
+        self.move(cursor, Step.LOOK)
+        cursor.cue = cue
+        cursor.look_at = None
+        cursor.look_when_drained = None
+        self.looks[cursor.partition] = cue
+
+    def wait(self, cursor: Cursor, judged: verdict.Wait) -> None:
+        now = self.now.monotonic
+        if cursor.same_answer is not judged.verdict or cursor.same_answer_since is None:
+            cursor.wait_seconds = 0.0
+        if cursor.same_answer_since is None or (cursor.detail != judged.fault.detail):
+            cursor.same_answer_since = now
+            self.note(FaultMet(judged.fault, cursor.partition))
+        cursor.same_answer = judged.verdict
+        cursor.wait_seconds = min(WAIT_SECONDS_MAX, max(WAIT_SECONDS_MIN, cursor.wait_seconds * 2))
+        cursor.look_at = now + cursor.wait_seconds
+        self.move(cursor, Step.WAIT, reason=judged.verdict, detail=judged.fault.detail)
+
+    def lost(self, cursor: Cursor, cue: Cue, detail: str) -> None:
+        """This attempt is over: its pages are fenced, and the evidence is asked again."""
+        self.fence(cursor, detail)
+        self.stop_fetching(cursor)
+        cursor.live = False
+        cursor.owner = None
+        cursor.overlap = None
+        cursor.floor_ask = None
+        cursor.cue = cue
+        cursor.look_at = self.now.monotonic + WAIT_SECONDS_MIN
+        if cursor.phase in (Phase.LOOKING, Phase.WAITING, Phase.ENROLLING):
+            return
+        self.move(cursor, Step.LOST, reason=Verdict.UNAVAILABLE, detail=detail)
+
+    def fence(self, cursor: Cursor, detail: str) -> None:
+        """No page of this attempt can be promoted any more; whoever waits is told."""
+        for waiter in cursor.waiters:
+            self.refuse(waiter.request, Refused.PAGE_LOST, detail)
+        cursor.waiters.clear()
+        cursor.hand = None
+
+    def stop_fetching(self, cursor: Cursor) -> None:
+        if cursor.fetching:
+            self.do(m.Release(cursor.partition))
+        cursor.fetching = False
+        cursor.paused = False
+        cursor.full_since = None
+        cursor.end_reached = None
+
+    def refuse(
+        self, request: m.RequestId, refused: Refused, detail: str, retry: float | None = None
+    ) -> None:
+        self.do(m.Reply(request, Refusal(refused, detail, retry)))
+
+    def condition(self, cursor: Cursor, condition: Condition, present: bool, detail: str) -> None:
+        if (condition in cursor.conditions) == present:
+            return
+        if present:
+            cursor.conditions.add(condition)
+        else:
+            cursor.conditions.discard(condition)
+        self.note(ConditionChanged(cursor.partition, condition, present, detail))

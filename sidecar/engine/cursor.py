@@ -1,0 +1,297 @@
+"""One partition's attempt: everything the engine knows of it between two steps.
+
+A cursor has no behaviour of its own beyond reading itself: what it is shown as, what it would
+commit, what its witness says. Moving it is the engine's, along `core.recovery`'s table.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+
+from sidecar.core.checkpoint import Checkpoint, Install
+from sidecar.core.evidence import Cue, LogEnd
+from sidecar.core.gap import Gap
+from sidecar.core.overlap import Overlap
+from sidecar.core.policy import Policy
+from sidecar.core.recovery import STATES, Phase
+from sidecar.core.types import (
+    Condition,
+    Digest,
+    GapId,
+    HoldId,
+    Offset,
+    OwnerId,
+    PageId,
+    Partition,
+    PartitionState,
+    SessionId,
+    Verdict,
+)
+from sidecar.core.verdict import Go, Hold
+from sidecar.core.views import (
+    HoldView,
+    PageOffer,
+    PartitionView,
+    ReportAnswer,
+    ResolveRequest,
+)
+from sidecar.core.witness import Witness, WitnessGap, encode
+from sidecar.engine.hand import Hand, Page
+from sidecar.engine.messages import Ask, Purpose, RequestId
+from sidecar.ports import CommitRequest
+
+DIGEST_SCHEME = 1
+ZERO = Offset(0)
+NO_SESSION = SessionId(0)
+ANSWERS_KEPT = 16
+"""Finished pages of a partition whose answer is given again when the same report comes again."""
+
+
+@dataclass(slots=True)
+class Waiter:
+    """Somebody whose report is taken and not yet answered."""
+
+    request: RequestId
+    page: PageId
+    until: Offset | None = None
+    """With `?wait=committed`: answered once the commit reached this."""
+    since: float = 0.0
+
+
+@dataclass(slots=True)
+class Cursor:
+    partition: Partition
+    since: float
+    """Unix seconds at which the present phase began."""
+    phase: Phase = Phase.LOOKING
+    resting: Phase | None = None
+    """Where the present look began, if that was a place to rest."""
+    ask: Ask | None = None
+    """The one question that moves this phase; an answer to any other is late."""
+    cue: Cue = Cue.ASSIGNED
+    verdict: Verdict | None = None
+    detail: str = ""
+    stated: tuple[Verdict, str] | None = None
+    """The verdict that was stated last: the same one again is no news."""
+    conditions: set[Condition] = field(default_factory=set)
+
+    # What is waited for
+    look_at: float | None = None
+    """Monotonic seconds of the next look, while waiting."""
+    wait_seconds: float = 0.0
+    same_answer_since: float | None = None
+    same_answer: Verdict | None = None
+
+    # What is known
+    checkpoint: Checkpoint | None = None
+    go: Go | None = None
+    started: bool = False
+    committed: Offset | None = None
+    committed_at: float | None = None
+    gap: Gap | None = None
+    hold: Hold | None = None
+    hold_id: HoldId | None = None
+    last_resolved: GapId | None = None
+    log_start: Offset | None = None
+    log_end: LogEnd | None = None
+    end_reached: Offset | None = None
+    caught_up: bool = False
+
+    # The attempt
+    owner: OwnerId | None = None
+    owner_seen_at: float = 0.0
+    began_at: float = 0.0
+    live: bool = False
+    """Verified once in this attempt: a look that confirms it needs no new claim."""
+    redelivered_below: Offset = ZERO
+    handed_to: Offset = ZERO
+    session: SessionId = NO_SESSION
+    fetching: bool = False
+    paused: bool = False
+    full_since: float | None = None
+    slow: bool = False
+    """The application was slower than the fetcher of late: pause at once when full again."""
+    overlap: Overlap | None = None
+    widened: bool = False
+    matched: int = 0
+    tail: deque[tuple[Offset, Digest]] = field(default_factory=deque)
+    ahead: dict[Offset, Digest] = field(default_factory=dict)
+    hand: Hand | None = None
+    look_when_drained: Cue | None = None
+    needs_commit: bool = False
+    floor_ask: Ask | None = None
+    floor_reads: int = 0
+
+    # Writing
+    install: Install | None = None
+    purpose: Purpose | None = None
+    install_retry_seconds: float = 0.0
+    resolving: tuple[RequestId, ResolveRequest] | None = None
+    waiters: list[Waiter] = field(default_factory=list)
+    answers: OrderedDict[PageId, ReportAnswer] = field(default_factory=OrderedDict)
+    superseded: deque[PageId] = field(default_factory=lambda: deque(maxlen=ANSWERS_KEPT))
+    revoking: bool = False
+
+    @property
+    def state(self) -> PartitionState:
+        """What it is shown as. A look from where it rests changes nothing that is shown: only
+        what the look finds does."""
+        phase = self.resting if self.phase is Phase.LOOKING and self.resting else self.phase
+        if phase is Phase.WAITING and self.verdict not in (None, Verdict.UNAVAILABLE):
+            return PartitionState.HELD
+        return STATES[phase]
+
+    @property
+    def next(self) -> Offset | None:
+        return None if self.checkpoint is None else self.checkpoint.token.next
+
+    @property
+    def page(self) -> Page | None:
+        return None if self.hand is None else self.hand.page
+
+    def may_commit(self) -> bool:
+        """Only ground that is verified, or a gap whose incarnation the commit belongs to."""
+        if self.checkpoint is None or self.revoking:
+            return False
+        if self.phase is Phase.GAP:
+            return self.gap is not None and _committable(self.gap)
+        return self.phase in (Phase.DELIVERING, Phase.COMMITTING)
+
+    def commit_request(self, policy: Policy) -> CommitRequest:
+        assert self.checkpoint is not None
+        token = self.checkpoint.token
+        return CommitRequest(token.next, token.epoch, encode(self.witness(policy)))
+
+    def witness(self, policy: Policy) -> Witness:
+        checkpoint = self.checkpoint
+        assert checkpoint is not None
+        gap = self.gap if self.gap is not None and self.gap.state.holds else None
+        tail = tuple(self.tail)[-policy.witness_digests :] if self.tail else ()
+        return Witness(
+            store=checkpoint.store,
+            cluster_id=checkpoint.identity.cluster_id,
+            group=checkpoint.identity.group,
+            partition=self.partition,
+            topic_id=checkpoint.identity.topic_id,
+            lineages=checkpoint.lineages,
+            baseline=checkpoint.baseline,
+            generation=checkpoint.generation,
+            next=checkpoint.token.next,
+            epoch=checkpoint.token.epoch,
+            horizon=checkpoint.horizon,
+            digest_scheme=DIGEST_SCHEME,
+            tail=tail,
+            gap=None if gap is None else WitnessGap(gap.id, gap.reason, gap.interval),
+            resolved=self.last_resolved,
+            keyed_by=checkpoint.identity.keyed_by,
+        )
+
+    def offer(self, page: Page, *, attempt: int, wall_deadline: float) -> PageOffer:
+        """The page as it is handed out: what of it is unresolved."""
+        checkpoint, hand = self.checkpoint, self.hand
+        assert checkpoint is not None
+        assert hand is not None
+        whole = page.done == 0 and all(o is None for o in page.outcomes)
+        if whole:
+            offsets, records = page.offsets, page.records
+        else:
+            left = [i for i, o in enumerate(page.outcomes) if o is None]
+            offsets = [page.offsets[i] for i in left]
+            records = [page.records[i] for i in left]
+        last = Offset(offsets[-1])
+        successor = hand.frontier if last == page.offsets[-1] else Offset(last + 1)
+        end = self.log_end.last_stable if self.log_end is not None else successor
+        again = attempt > 1
+        prefix = checkpoint.identity.incarnation
+        first_line = checkpoint.lineage_at(Offset(offsets[0]))
+        lines = [first_line] + [
+            line for line in checkpoint.lineages if offsets[0] < line.first <= last
+        ]
+        return PageOffer(
+            page=page.id,
+            partition=self.partition,
+            generation=checkpoint.generation,
+            first=Offset(offsets[0]),
+            last=last,
+            successor=successor,
+            remaining_records=max(0, end - successor),
+            attempt=attempt,
+            deadline=wall_deadline,
+            offsets=offsets,
+            records=records,
+            key_prefixes=[
+                (line.first, f"{prefix}/{line.number}/{self.partition.index}/") for line in lines
+            ],
+            redelivered_below=Offset(last + 1) if again else self.redelivered_below,
+        )
+
+    def answer(self, page: Page | None) -> ReportAnswer:
+        checkpoint = self.checkpoint
+        assert checkpoint is not None
+        return ReportAnswer(
+            applied=checkpoint.applied,
+            next=checkpoint.token.next,
+            generation=checkpoint.generation,
+            committed=self.committed,
+            unresolved=() if page is None else page.unresolved,
+        )
+
+    def keep_answer(self, page: PageId, answer: ReportAnswer) -> None:
+        self.answers[page] = answer
+        while len(self.answers) > ANSWERS_KEPT:
+            self.answers.popitem(last=False)
+
+    def hold_view(self, evidence: dict[str, object] | None = None) -> HoldView | None:
+        if self.hold is None or self.hold_id is None or self.phase is not Phase.HELD:
+            return None
+        return HoldView(
+            id=self.hold_id,
+            partition=self.partition,
+            verdict=self.hold.verdict,
+            evidence={"next": self.next, "log_start": self.log_start},
+            answers=self.hold.answers,
+            since=self.since,
+            detail=self.hold.detail,
+        )
+
+    def view(self) -> PartitionView:
+        checkpoint = self.checkpoint
+        end = self.log_end
+        next_ = self.next
+        shown = None if end is None else end.last_stable
+        gap = self.gap if self.gap is not None and self.gap.state.holds else None
+        return PartitionView(
+            topic=self.partition.topic,
+            partition=self.partition.index,
+            state=self.state,
+            reason=self.verdict
+            if self.state in (PartitionState.HELD, PartitionState.GAP, PartitionState.WAITING)
+            else None,
+            verdict=self.verdict,
+            applied=None if checkpoint is None else checkpoint.applied,
+            next=next_,
+            committed=self.committed,
+            generation=None if checkpoint is None else checkpoint.generation,
+            cluster_id=None if checkpoint is None else checkpoint.identity.cluster_id,
+            topic_id=None if checkpoint is None else checkpoint.identity.topic_id,
+            leader_epoch=None if end is None else end.epoch,
+            log_start=self.log_start,
+            log_end=None if end is None else end.high_watermark,
+            lag_records=None if shown is None or next_ is None else max(0, shown - next_),
+            caught_up=self.caught_up and gap is None,
+            conditions=tuple(sorted(self.conditions)),
+            gap=None if gap is None else gap.id,
+            hold=self.hold_id if self.phase is Phase.HELD else None,
+            since=self.since,
+            detail=self.detail,
+        )
+
+
+_UNCOMMITTABLE = ("topic_recreated", "store_lost")
+
+
+def _committable(gap: Gap) -> bool:
+    """With a topic created again nothing is committed in the new incarnation; with a store that
+    lost everything there is nothing of ours to commit."""
+    return gap.reason.value not in _UNCOMMITTABLE

@@ -1,0 +1,374 @@
+"""Pages out, outcomes in, and the promotion of what is resolved."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+
+from sidecar.core.checkpoint import (
+    Checkpoint,
+    Install,
+)
+from sidecar.core.facts import (
+    PageOffered,
+    PromotionEnded,
+)
+from sidecar.core.recovery import Phase
+from sidecar.core.types import (
+    LeaderEpoch,
+    Offset,
+    Outcome,
+    PageId,
+    Partition,
+    Token,
+)
+from sidecar.core.views import (
+    Refused,
+)
+from sidecar.engine import messages as m
+from sidecar.engine.context import Context
+from sidecar.engine.cursor import Cursor, Waiter
+from sidecar.engine.hand import Page
+from sidecar.engine.parts import Part
+from sidecar.errors import InvariantBroken
+
+PARKED_MAX = 1024
+
+
+class Delivery(Part):
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._parked: OrderedDict[m.RequestId, m.PageWanted] = OrderedDict()
+        self._turn = 0
+
+    def refuse_parked(self) -> None:
+        """Nobody is offered a page any more."""
+        for request in self._parked:
+            self.context.refuse(request, Refused.DRAINING, "the sidecar is draining")
+        self._parked.clear()
+
+    def page_wanted(self, event: m.PageWanted) -> None:
+        if self.context.draining:
+            self.context.refuse(event.request, Refused.DRAINING, "the sidecar is draining")
+            return
+        if len(self._parked) >= PARKED_MAX:
+            self.context.refuse(
+                event.request, Refused.BUSY, "too many requests wait for a page", 1.0
+            )
+            return
+        self._parked[event.request] = event
+
+    def request_dropped(self, request: m.RequestId) -> None:
+        self._parked.pop(request, None)
+        for cursor in self.context.cursors.values():
+            cursor.waiters = [w for w in cursor.waiters if w.request != request]
+
+    def offer_pages(self) -> None:
+        if not self._parked or self.context.draining:
+            return
+        order = list(self.context.cursors.values())
+        if not order:
+            return
+        self._turn = (self._turn + 1) % len(order)
+        candidates = [c for c in order[self._turn :] + order[: self._turn] if self.offerable(c)]
+        for request, wanted in list(self._parked.items()):
+            for cursor in candidates:
+                if not _matches(cursor.partition, wanted):
+                    continue
+                if self.offer(cursor, wanted):
+                    del self._parked[request]
+                    candidates.remove(cursor)
+                    break
+            if not candidates:
+                return
+
+    def offerable(self, cursor: Cursor) -> bool:
+        hand, now = cursor.hand, self.context.now.monotonic
+        if cursor.phase is not Phase.DELIVERING or cursor.revoking or hand is None:
+            return False
+        if now - cursor.owner_seen_at >= self.context.policy.session_timeout_seconds / 2:
+            return False
+        page = hand.page
+        if page is None:
+            return bool(hand.ready)
+        if page.resolved:
+            return False
+        return (page.closed and now >= page.offer_after) or now >= page.deadline
+
+    def offer(self, cursor: Cursor, wanted: m.PageWanted) -> bool:
+        hand, checkpoint = cursor.hand, cursor.checkpoint
+        assert hand is not None
+        assert checkpoint is not None
+        now = self.context.now
+        deadline = now.monotonic + self.context.policy.page_deadline_seconds
+        page = hand.page
+        if page is None:
+            columns = hand.cut_page(
+                records_max=min(wanted.page.records_max, self.context.policy.page_records_max),
+                bytes_max=min(wanted.page.bytes_max, self.context.policy.page_bytes_max),
+                below=checkpoint.horizon,
+            )
+            if columns is None:
+                self.extend_horizon(cursor)
+                return False
+            offsets, digests, records, epochs = columns
+            outcomes: list[Outcome | None] = [None] * len(offsets)
+            durable: set[int] = set()
+            if cursor.ahead:
+                self.skip_known(cursor, offsets, digests, outcomes, durable)
+            page = Page(
+                PageId(self.context.new_name("page")),
+                1,
+                now.monotonic,
+                deadline,
+                offsets,
+                digests,
+                records,
+                epochs,
+                outcomes,
+                durable,
+            )
+            hand.page = page
+            if page.resolved:
+                self.promote(cursor)
+                return False
+        else:
+            cursor.superseded.append(page.id)
+            page.id = PageId(self.context.new_name("page"))
+            page.attempt += 1
+            page.handed_at = now.monotonic
+            page.deadline = deadline
+            page.closed = False
+        cursor.handed_to = Offset(max(cursor.handed_to, page.offsets[-1] + 1))
+        wall_deadline = now.wall + self.context.policy.page_deadline_seconds
+        offer = cursor.offer(page, attempt=page.attempt, wall_deadline=wall_deadline)
+        self.context.do(m.Reply(wanted.request, offer))
+        self.context.note(PageOffered(cursor.partition, offer.first, offer.last, page.attempt))
+        return True
+
+    def skip_known(
+        self,
+        cursor: Cursor,
+        offsets: list[int],
+        digests: list[int],
+        outcomes: list[Outcome | None],
+        durable: set[int],
+    ) -> None:
+        """A receipt beyond the applied position lets a record be skipped, if its digest matches."""
+        for i, offset in enumerate(offsets):
+            digest = cursor.ahead.pop(Offset(offset), None)
+            if digest is not None and digest == digests[i]:
+                outcomes[i] = Outcome.DUPLICATE
+                durable.add(offset)
+
+    def extend_horizon(self, cursor: Cursor) -> None:
+        checkpoint, hand = cursor.checkpoint, cursor.hand
+        assert checkpoint is not None
+        assert hand is not None
+        if not hand.ready or cursor.install is not None:
+            return
+        further = checkpoint.succeed(
+            horizon=Offset(hand.ready[0].first + self.context.policy.horizon_records)
+        )
+        self.parts.writes.install(
+            cursor, m.Purpose.HORIZON, checkpoint.expected, further, body=False
+        )
+
+    def find_page(self, page: PageId) -> Cursor | None:
+        for cursor in self.context.cursors.values():
+            held = cursor.page
+            if held is not None and held.id == page:
+                return cursor
+            if page in cursor.answers or page in cursor.superseded:
+                return cursor
+        return None
+
+    def reported(self, event: m.Reported) -> None:
+        cursor = self.find_page(event.page)
+        if cursor is None or cursor.revoking:
+            self.context.refuse(
+                event.request,
+                Refused.PAGE_LOST,
+                "no such page here: its partition moved, or the sidecar began anew; "
+                "its records will be offered again",
+            )
+            return
+        kept = cursor.answers.get(event.page)
+        if kept is not None:
+            self.answer_report(cursor, event.request, event.page, event.wait_committed)
+            return
+        page = cursor.page
+        if page is None or page.id != event.page:
+            self.context.refuse(
+                event.request,
+                Refused.PAGE_SUPERSEDED,
+                "a later page for these records was handed out; report that one",
+            )
+            return
+        if not page.covers(event.report):
+            self.context.refuse(
+                event.request,
+                Refused.OFFSETS_UNKNOWN,
+                f"the page holds offsets {page.offsets[0]} to {page.offsets[-1]} only; "
+                "nothing was recorded",
+            )
+            return
+        if page.take(event.report):
+            page.closed = True
+            page.offer_after = self.context.now.monotonic + min(
+                self.context.policy.retry_seconds_max,
+                self.context.policy.retry_seconds_min * 2 ** (page.attempt - 1),
+            )
+        waiter = Waiter(event.request, event.page, since=self.context.now.monotonic)
+        if event.wait_committed:
+            waiter.until = Offset(-1)
+        cursor.waiters.append(waiter)
+        self.promote(cursor)
+
+    def promote(self, cursor: Cursor) -> None:
+        """Promotes the resolved head, if there is one and nothing forbids it now."""
+        hand, checkpoint = cursor.hand, cursor.checkpoint
+        if (
+            cursor.phase is not Phase.DELIVERING
+            or cursor.install is not None
+            or hand is None
+            or checkpoint is None
+        ):
+            return
+        page = hand.page
+        if page is None:
+            if not hand.ready and hand.proven_to > checkpoint.token.next:
+                # Only holes lie between: the position moved over proven ground.
+                self.parts.writes.install(
+                    cursor,
+                    m.Purpose.PROMOTE,
+                    checkpoint.expected,
+                    self.advance(cursor, checkpoint, hand.proven_to, checkpoint.token.epoch),
+                    body=False,
+                )
+            return
+        head = page.head()
+        if head == page.done and not page.beyond(head):
+            self.answer_waiters(cursor, page)
+            return
+        next_ = hand.frontier if head == len(page.offsets) else Offset(page.offsets[head])
+        receipts = (page.run(head),) if head > page.done else ()
+        if head == page.done:
+            next_ = checkpoint.token.next
+        self.parts.writes.install(
+            cursor,
+            m.Purpose.PROMOTE,
+            checkpoint.expected,
+            self.advance(
+                cursor, checkpoint, next_, page.epoch_below(next_) or checkpoint.token.epoch
+            ),
+            receipts=receipts,
+            page=page,
+            head=head,
+            body=cursor.go is not None and cursor.go.adopts_topic_id is not None,
+        )
+
+    def advance(
+        self, cursor: Cursor, checkpoint: Checkpoint, next_: Offset, epoch: LeaderEpoch | None
+    ) -> Checkpoint:
+        if next_ < checkpoint.token.next:
+            raise InvariantBroken(
+                "applied_monotone", f"{cursor.partition}: {checkpoint.token.next} to {next_}"
+            )
+        horizon = max(checkpoint.horizon, next_ + self.context.policy.horizon_records)
+        return checkpoint.succeed(token=Token(next_, epoch), horizon=Offset(horizon))
+
+    def promoted(self, cursor: Cursor, install: Install) -> None:
+        self.parts.commits.dirty.add(cursor.partition)
+        outcomes: dict[Outcome, int] = {}
+        for run in install.receipts:
+            if isinstance(run.outcomes, Outcome):
+                outcomes[run.outcomes] = outcomes.get(run.outcomes, 0) + len(run)
+            else:
+                for outcome in run.outcomes:
+                    outcomes[outcome] = outcomes.get(outcome, 0) + 1
+            keep = self.context.policy.overlap_records
+            cursor.tail.extend(
+                zip(run.offsets[-keep:], run.digests[-keep:], strict=True)  # type: ignore[arg-type]  # columns are plain integers
+            )
+            while len(cursor.tail) > keep:
+                cursor.tail.popleft()
+        hand = cursor.hand
+        page = None if hand is None else hand.page
+        seconds = None if page is None else self.context.now.monotonic - page.handed_at
+        self.note_promotion(cursor, "won", outcomes, seconds)
+        if hand is None or page is None:
+            self.after_promotion(cursor)
+            return
+        if install.ahead:
+            page.durable.update(r.offset for r in install.ahead)
+        page.done += sum(len(run) for run in install.receipts)
+        if page.done == len(page.offsets):
+            hand.page = None
+            answer = cursor.answer(None)
+            cursor.keep_answer(page.id, answer)
+            waiters, cursor.waiters = cursor.waiters, []
+            for waiter in waiters:
+                self.answer_report(cursor, waiter.request, page.id, waiter.until is not None)
+        self.after_promotion(cursor)
+
+    def after_promotion(self, cursor: Cursor) -> None:
+        hand = cursor.hand
+        if hand is None or cursor.revoking:
+            return
+        self.promote(cursor)
+        self.parts.recovery.look_if_drained(cursor)
+
+    def note_promotion(
+        self, cursor: Cursor, result: str, outcomes: dict[Outcome, int], seconds: float | None
+    ) -> None:
+        checkpoint = cursor.checkpoint
+        assert checkpoint is not None
+        self.context.note(
+            PromotionEnded(
+                cursor.partition,
+                result,
+                checkpoint.applied,
+                checkpoint.generation,
+                outcomes,
+                seconds,
+            )
+        )
+
+    def answer_waiters(self, cursor: Cursor, page: Page) -> None:
+        """The reports are recorded as far as they go; what is left stays unresolved."""
+        waiters, cursor.waiters = cursor.waiters, []
+        for waiter in waiters:
+            self.context.do(m.Reply(waiter.request, cursor.answer(page)))
+
+    def answer_report(
+        self, cursor: Cursor, request: m.RequestId, page: PageId, wait_committed: bool
+    ) -> None:
+        answer = cursor.answers[page]
+        committed = cursor.committed
+        if wait_committed and (committed is None or committed < answer.next):
+            cursor.waiters.append(Waiter(request, page, answer.next, self.context.now.monotonic))
+            self.parts.commits.urgent = True
+            return
+        self.context.do(m.Reply(request, replace(answer, committed=committed)))
+
+    def expire_waiters(self, cursor: Cursor) -> None:
+        """A report is answered within half a page's deadline, whatever is waited for."""
+        patience = max(1.0, self.context.policy.page_deadline_seconds / 2)
+        late = [w for w in cursor.waiters if self.context.now.monotonic - w.since >= patience]
+        for waiter in late:
+            cursor.waiters.remove(waiter)
+            self.context.refuse(
+                waiter.request,
+                Refused.UNVERIFIED,
+                f"not known to be recorded: the partition is {cursor.phase} ({cursor.detail}); "
+                "send the same report again",
+                1.0,
+            )
+
+
+def _matches(partition: Partition, wanted: m.PageWanted) -> bool:
+    page = wanted.page
+    return (page.topic is None or page.topic == partition.topic) and (
+        page.partition is None or page.partition == partition.index
+    )

@@ -1,0 +1,86 @@
+"""The first day of a group, a topic or a partition: one question for all, written down once."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from sidecar.core import enrolment, verdict
+from sidecar.core.faults import Unreadable
+from sidecar.core.policy import Start
+from sidecar.core.recovery import Phase, Step
+from sidecar.core.types import (
+    HoldId,
+    Verdict,
+)
+from sidecar.engine import messages as m
+from sidecar.engine.context import WAIT_SECONDS_MAX, Context
+from sidecar.engine.cursor import Cursor
+from sidecar.engine.parts import Part
+
+
+class Enrolling(Part):
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self.start_answered: Start | None = None
+        self._asked: m.Ask | None = None
+
+    def enrol(self) -> None:
+        """Asks for what the registry is made of, if any partition waits for it."""
+        enrolling = [c.partition for c in self.enrolling_cursors()]
+        if enrolling and self._asked is None:
+            self._asked = self.context.ask()
+            self.context.do(m.GatherGroup(self._asked, enrolment.topics_of(enrolling)))
+
+    def enrolling_cursors(self) -> list[Cursor]:
+        return [
+            c
+            for c in self.context.cursors.values()
+            if c.phase is Phase.ENROLLING and not c.revoking
+        ]
+
+    def group_gathered(self, event: m.GroupGathered) -> None:
+        if event.ask != self._asked:
+            return
+        plan = enrolment.enrol(event.evidence, self.context.policy, start=self.start_answered)
+        match plan:
+            case enrolment.CannotEnrol():
+                self._asked = None
+                for cursor in self.enrolling_cursors():
+                    judged = verdict.waiting(plan.fault, patient=False)
+                    if isinstance(judged, verdict.Wait):
+                        self.context.wait(cursor, judged)
+                    else:
+                        self.hold_enrolling(cursor, judged)
+            case enrolment.StartRefused():
+                self._asked = None
+                hold = verdict.Hold(
+                    Verdict.START_REFUSED,
+                    "nothing testifies to where this group stood, and RECOVERY__START is refuse",
+                    ("earliest", "latest"),
+                )
+                for cursor in self.enrolling_cursors():
+                    self.hold_enrolling(cursor, hold)
+            case enrolment.Create() | enrolment.Register():
+                self.context.do(m.WriteRegistry(self._asked, plan))
+            case _:
+                assert_never(plan)
+
+    def hold_enrolling(self, cursor: Cursor, judged: verdict.Hold) -> None:
+        cursor.hold = judged
+        cursor.hold_id = HoldId(self.context.new_name("hold"))
+        self.context.move(cursor, Step.HOLD, reason=judged.verdict, detail=judged.detail)
+        cursor.look_at = self.context.now.monotonic + WAIT_SECONDS_MAX
+
+    def registry_written(self, event: m.RegistryWritten) -> None:
+        if event.ask != self._asked:
+            return
+        self._asked = None
+        for cursor in self.enrolling_cursors():
+            if isinstance(event.answer, Unreadable):
+                judged = verdict.waiting(event.answer.fault, patient=False)
+                if isinstance(judged, verdict.Wait):
+                    self.context.wait(cursor, judged)
+                else:
+                    self.hold_enrolling(cursor, judged)
+            else:
+                self.context.look(cursor, cursor.cue)

@@ -1,0 +1,253 @@
+"""Gaps and holds of our partitions: opened, standing, decided."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sidecar.core import resolution, verdict
+from sidecar.core.checkpoint import (
+    Checkpoint,
+    Expected,
+)
+from sidecar.core.evidence import Cue, Evidence
+from sidecar.core.facts import (
+    GapChanged,
+)
+from sidecar.core.faults import Known
+from sidecar.core.gap import Gap, GapEvent, GapState, Resolution, grow, supersede
+from sidecar.core.policy import OnGap, Start
+from sidecar.core.recovery import Phase, Step
+from sidecar.core.types import (
+    Fields,
+    GapId,
+    GapReason,
+    Interval,
+    OwnerId,
+    Verdict,
+)
+from sidecar.core.views import (
+    Refusal,
+    Refused,
+    ResolveRequest,
+)
+from sidecar.engine import messages as m
+from sidecar.engine.context import WAIT_SECONDS_MIN
+from sidecar.engine.cursor import Cursor
+from sidecar.engine.parts import Part
+
+
+class Gaps(Part):
+    def open(self, cursor: Cursor, judged: verdict.Open, evidence: Evidence) -> None:
+        hand = cursor.hand
+        if (
+            cursor.live
+            and judged.reason is GapReason.RETENTION_LOSS
+            and hand is not None
+            and hand.position > judged.interval.first
+            and not hand.empty
+            and isinstance(evidence.stored, Known)
+            and evidence.stored.value.checkpoint.owner == cursor.owner
+        ):
+            # Records in hand are not lost: the gap opens once they are promoted.
+            self.context.stop_fetching(cursor)
+            hand.drop_unproven()
+            self.context.move(cursor, Step.CONFIRMED, detail=judged.detail)
+            self.context.move(cursor, Step.READ)
+            self.context.move(cursor, Step.VERIFIED, detail=judged.detail)
+            cursor.look_when_drained = Cue.CURSOR_ERROR
+            self.parts.delivery.promote(cursor)
+            return
+        self.context.state_verdict(
+            cursor, Verdict(judged.reason.value), judged.detail, verdict.describe(evidence)
+        )
+        self.open_gap(
+            cursor,
+            judged.reason,
+            judged.interval,
+            judged.base,
+            judged.expected,
+            judged.detail,
+            verdict.describe(evidence),
+            judged.supersedes,
+        )
+
+    def open_gap(
+        self,
+        cursor: Cursor,
+        reason: GapReason,
+        interval: Interval,
+        base: Checkpoint,
+        expected: Expected | None,
+        detail: str,
+        evidence: Fields,
+        supersedes: Gap | None,
+    ) -> None:
+        self.context.fence(cursor, detail)
+        self.context.stop_fetching(cursor)
+        cursor.live = False
+        cursor.owner = OwnerId(self.context.new_name("owner"))
+        gap_id = GapId(self.context.new_name("gap"))
+        carrying = base.succeed(owner=cursor.owner, gap=gap_id)
+        opened = GapEvent(self.context.now.wall, "opened", "sidecar", detail)
+        gap = Gap(
+            id=gap_id,
+            reason=reason,
+            group=base.identity.group,
+            partition=cursor.partition,
+            cluster_id=base.identity.cluster_id,
+            topic_id=base.identity.topic_id,
+            lineage=base.lineage.number,
+            interval=interval,
+            state=GapState.OPEN,
+            evidence=evidence,
+            generation=carrying.generation,
+            opened_at=self.context.now.wall,
+            audit=(opened,),
+        )
+        gaps: tuple[Gap, ...] = (gap,)
+        if supersedes is not None:
+            gaps = (supersede(supersedes, gap_id, at=self.context.now.wall), gap)
+        self.context.move(cursor, Step.OPEN, detail=detail)
+        cursor.detail = detail
+        if cursor.install is not None:
+            # A promotion is on its way; its answer decides what stands, so look again then.
+            self.context.lost(cursor, Cue.RETRY, "a write was under way while a gap was found")
+            return
+        self.parts.writes.install(cursor, m.Purpose.OPEN, expected, carrying, gaps=gaps)
+
+    def stand(self, cursor: Cursor, judged: verdict.Stand, evidence: Evidence) -> None:
+        self.context.fence(cursor, judged.gap.reason)
+        self.context.stop_fetching(cursor)
+        cursor.live = False
+        cursor.gap = judged.gap
+        cursor.checkpoint = judged.base
+        self.context.move(
+            cursor,
+            Step.STAND,
+            reason=Verdict(judged.gap.reason.value),
+            detail=f"the gap {judged.gap.interval} is {judged.gap.state}",
+        )
+        if judged.grown_to is not None and cursor.install is None:
+            grown = grow(judged.gap, judged.grown_to, at=self.context.now.wall)
+            cursor.owner = cursor.owner or OwnerId(self.context.new_name("owner"))
+            self.parts.writes.install(
+                cursor,
+                m.Purpose.GROW,
+                judged.base.expected,
+                judged.base.succeed(owner=cursor.owner),
+                gaps=(grown,),
+            )
+        elif cursor.install is None:
+            self.by_policy(cursor)
+
+    def by_policy(self, cursor: Cursor) -> None:
+        """An automatic decision, where the setting asks for one."""
+        gap = cursor.gap
+        if gap is None or self.context.policy.on_gap.get(gap.reason) is not OnGap.ACCEPT:
+            return
+        if cursor.resolving is None:
+            cursor.resolving = (
+                m.RequestId(-1),
+                ResolveRequest(
+                    Resolution.ACCEPTED, "policy", f"RECOVERY__ON_GAP accepts {gap.reason}"
+                ),
+            )
+            self.context.look(cursor, Cue.REQUESTED)
+
+    def resolve_asked(self, event: m.ResolveAsked) -> None:
+        cursor = next(
+            (
+                c
+                for c in self.context.cursors.values()
+                if c.gap is not None and c.gap.id == event.gap
+            ),
+            None,
+        )
+        if cursor is None or cursor.phase is not Phase.GAP or cursor.revoking:
+            self.context.refuse(
+                event.request,
+                Refused.GAP_UNKNOWN,
+                "no open gap of that id is held here; ask the member its partition is assigned to",
+            )
+            return
+        if cursor.resolving is not None or cursor.install is not None:
+            self.context.refuse(
+                event.request, Refused.BUSY, "another write to this gap is under way", 1.0
+            )
+            return
+        cursor.resolving = (event.request, event.resolve)
+        self.context.look(cursor, Cue.REQUESTED)
+
+    def resolve_judged(self, cursor: Cursor, evidence: Evidence) -> None:
+        assert cursor.resolving is not None
+        request, wanted = cursor.resolving
+        gap = cursor.gap
+        planned = resolution.plan(
+            evidence, wanted, self.context.policy, gap_id="" if gap is None else gap.id
+        )
+        stored = evidence.stored
+        if isinstance(planned, Refusal) or not isinstance(stored, Known):
+            cursor.resolving = None
+            if isinstance(planned, Refusal):
+                self.context.do(m.Reply(request, planned))
+            if gap is not None and isinstance(stored, Known) and stored.value.gap is not None:
+                self.context.move(cursor, Step.STAND, reason=Verdict(gap.reason.value))
+            else:
+                cursor.look_at = self.context.now.monotonic + WAIT_SECONDS_MIN
+                self.context.move(cursor, Step.WAIT, reason=Verdict.UNAVAILABLE)
+            return
+        self.context.move(cursor, Step.STAND)
+        cursor.owner = OwnerId(self.context.new_name("owner"))
+        self.parts.writes.install(
+            cursor,
+            m.Purpose.RESOLVE,
+            stored.value.checkpoint.expected,
+            planned.checkpoint.succeed(owner=cursor.owner),
+            gaps=(planned.gap,),
+        )
+
+    def resolved(self, cursor: Cursor, gap: Gap) -> None:
+        self.context.note(GapChanged(gap))
+        cursor.last_resolved = gap.id
+        cursor.gap = None
+        if cursor.resolving is not None:
+            self.context.do(m.Reply(cursor.resolving[0], gap))
+            cursor.resolving = None
+        if cursor.phase is Phase.GAP:
+            self.context.look(cursor, Cue.REQUESTED)
+
+    def gap_updated(self, gap: Gap) -> None:
+        cursor = self.context.cursors.get(gap.partition)
+        if cursor is not None and cursor.gap is not None and cursor.gap.id == gap.id:
+            cursor.gap = gap
+            self.context.note(GapChanged(gap))
+
+    def hold_answered(self, event: m.HoldAnswered) -> None:
+        cursor = next((c for c in self.context.cursors.values() if c.hold_id == event.hold), None)
+        view = None if cursor is None else cursor.hold_view()
+        if cursor is None or view is None:
+            self.context.refuse(
+                event.request, Refused.HOLD_UNKNOWN, "no such hold; list the holds again"
+            )
+            return
+        if event.answer not in view.answers:
+            allowed = ", ".join(view.answers) or "none: its cause has to be mended"
+            self.context.refuse(
+                event.request, Refused.ANSWER_IMPOSSIBLE, f"permitted answers: {allowed}"
+            )
+            return
+        if view.verdict is Verdict.START_REFUSED:
+            self.parts.enrolling.start_answered = Start(event.answer)
+        elif view.verdict is Verdict.ADOPTED:
+            self.context.policy = replace(
+                self.context.policy, adopt=type(self.context.policy.adopt).COMMIT
+            )
+        else:
+            self.context.refuse(
+                event.request, Refused.ANSWER_IMPOSSIBLE, "this hold cannot be answered here"
+            )
+            return
+        self.context.do(m.Reply(event.request, view))
+        for other in self.context.cursors.values():
+            if other.phase is Phase.HELD and other.verdict is view.verdict:
+                self.context.look(other, Cue.REQUESTED)

@@ -1,0 +1,51 @@
+"""How the engine's parts know one another: each has the shared context, and its peers by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sidecar.engine.context import Context
+
+if TYPE_CHECKING:
+    from sidecar.engine.commits import Commits
+    from sidecar.engine.delivery import Delivery
+    from sidecar.engine.enrolling import Enrolling
+    from sidecar.engine.gaps import Gaps
+    from sidecar.engine.membership import Membership
+    from sidecar.engine.reading import Reading
+    from sidecar.engine.recovery import Recovery
+    from sidecar.engine.writes import Writes
+
+
+class Part:
+    parts: Parts
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    membership: Membership
+    enrolling: Enrolling
+    recovery: Recovery
+    writes: Writes
+    reading: Reading
+    delivery: Delivery
+    commits: Commits
+    gaps: Gaps
+
+    def introduce(self) -> None:
+        """Lets each part know the others."""
+        for part in (
+            self.membership,
+            self.enrolling,
+            self.recovery,
+            self.writes,
+            self.reading,
+            self.delivery,
+            self.commits,
+            self.gaps,
+        ):
+            part.parts = self

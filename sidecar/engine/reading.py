@@ -1,0 +1,227 @@
+"""What the fetcher brings in: taken in hand, proven, bounded; and where the log stands."""
+
+from __future__ import annotations
+
+from sidecar.core.evidence import Cue
+from sidecar.core.facts import (
+    CaughtUp,
+    FaultMet,
+    HoleCovered,
+)
+from sidecar.core.faults import Known, Unreadable
+from sidecar.core.recovery import Phase
+from sidecar.core.types import (
+    GapReason,
+    Offset,
+    Partition,
+)
+from sidecar.engine import messages as m
+from sidecar.engine.context import Context
+from sidecar.engine.cursor import Cursor
+from sidecar.engine.parts import Part
+from sidecar.ports import (
+    Batch,
+    EndReached,
+    Fetched,
+)
+
+BOUNDS_SECONDS = 1.0
+FULL_SECONDS = 0.1
+
+
+class Reading(Part):
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._bounds: m.Ask | None = None
+        self._bounds_at = -1e9
+        self._throttled = False
+
+    def fetched(self, event: Fetched) -> None:
+        cursor = self.context.cursors.get(event.partition)
+        if (
+            cursor is None
+            or cursor.revoking
+            or cursor.session != event.session
+            or not cursor.fetching
+            or cursor.hand is None
+            or not event.batch.offsets
+        ):
+            return
+        batch = event.batch
+        cursor.caught_up = False
+        cursor.end_reached = None
+        if cursor.overlap is not None and cursor.phase is Phase.VERIFYING:
+            below = cursor.overlap.take(batch.offsets, batch.digests)
+            if below == len(batch.offsets):
+                if batch.offsets[-1] + 1 >= cursor.overlap.until:
+                    self.parts.recovery.conclude(cursor)
+                return
+            if below:
+                batch = Batch(
+                    batch.offsets[below:],
+                    batch.digests[below:],
+                    batch.sizes[below:],
+                    batch.records[below:],
+                    batch.epochs,
+                )
+            self.parts.recovery.conclude(cursor)
+        again = cursor.hand.intake(batch)
+        if again is not None:
+            cursor.hand.drop_unproven()
+            self.parts.recovery.fetch(cursor, cursor.hand.position)
+            return
+        self.ask_floor(cursor)
+
+    def ask_floor(self, cursor: Cursor) -> None:
+        hand = cursor.hand
+        if hand is None or not hand.wants_floor or cursor.floor_ask is not None:
+            return
+        cursor.floor_ask = self.context.ask()
+        cursor.floor_reads = hand.reads
+        self.context.do(m.AskFloors(cursor.floor_ask, (cursor.partition,)))
+
+    def end_reached(self, event: EndReached) -> None:
+        cursor = self.context.cursors.get(event.partition)
+        if (
+            cursor is None
+            or cursor.session != event.session
+            or cursor.hand is None
+            or not cursor.fetching
+        ):
+            return
+        if cursor.phase is Phase.VERIFYING and cursor.overlap is not None:
+            # An end below the position is a stale one, or the last stable offset still is.
+            if event.position >= cursor.overlap.until:
+                cursor.hand.reached(event.position)
+                self.parts.recovery.conclude(cursor)
+            return
+        cursor.end_reached = event.position
+        cursor.hand.reached(event.position)
+        self.ask_floor(cursor)
+
+    def floors_answered(self, event: m.FloorsAnswered) -> None:
+        for partition, answer in event.floors.items():
+            cursor = self.context.cursors.get(partition)
+            if cursor is None or cursor.revoking:
+                continue
+            if isinstance(answer, Known):
+                cursor.log_start = answer.value
+            if cursor.ask == event.ask and cursor.phase is Phase.CONCLUDING:
+                if isinstance(answer, Unreadable):
+                    self.context.note(FaultMet(answer.fault, partition))
+                    self.context.lost(cursor, Cue.RETRY, answer.fault.detail)
+                else:
+                    self.parts.recovery.concluded(cursor, answer.value)
+                    if cursor.hand is not None:
+                        self.ask_floor(cursor)
+            elif cursor.floor_ask == event.ask:
+                cursor.floor_ask = None
+                if isinstance(answer, Unreadable):
+                    self.context.note(FaultMet(answer.fault, partition))
+                else:
+                    self.prove(cursor, answer.value)
+
+    def prove(self, cursor: Cursor, floor: Offset) -> None:
+        hand = cursor.hand
+        if hand is None:
+            return
+        covered, lost = hand.prove(cursor.floor_reads, floor)
+        for first, end in covered:
+            kind = "trailing" if end == hand.position and not hand.ready else "inner"
+            self.context.note(HoleCovered(cursor.partition, first, end, kind))
+        if lost is not None:
+            # What follows cannot be covered: deliver what is in hand, then look.
+            self.context.stop_fetching(cursor)
+            cursor.look_when_drained = Cue.CURSOR_ERROR
+        else:
+            self.ask_floor(cursor)
+        self.parts.delivery.promote(cursor)
+
+    def tick(self, cursor: Cursor) -> None:
+        if cursor.hand is not None:
+            self.ask_floor(cursor)
+
+    def watch(self, partitions: tuple[Partition, ...]) -> None:
+        """From time to time: where does the log stand?"""
+        now = self.context.now.monotonic
+        if self._bounds is None and now - self._bounds_at >= BOUNDS_SECONDS:
+            self._bounds_at = now
+            self._bounds = self.context.ask()
+            self.context.do(m.AskBounds(self._bounds, partitions))
+
+    def bounds_answered(self, event: m.BoundsAnswered) -> None:
+        if event.ask != self._bounds:
+            return
+        self._bounds = None
+        for partition, start in event.starts.items():
+            cursor = self.context.cursors.get(partition)
+            if cursor is None:
+                continue
+            end = event.ends.get(partition)
+            if isinstance(end, Known):
+                cursor.log_end = end.value
+            if not isinstance(start, Known):
+                continue
+            cursor.log_start = start.value
+            if cursor.phase is Phase.GAP and cursor.gap is not None and cursor.install is None:
+                end_of_gap = cursor.gap.interval.end
+                if (
+                    cursor.gap.reason is GapReason.RETENTION_LOSS
+                    and end_of_gap is not None
+                    and start.value > end_of_gap
+                ):
+                    self.context.look(cursor, Cue.RETRY)
+                continue
+            self.judge_caught_up(cursor)
+
+    def judge_caught_up(self, cursor: Cursor) -> None:
+        """At the end, the floor at or below it, nothing in hand, no open gap."""
+        hand, end, next_ = cursor.hand, cursor.log_end, cursor.next
+        caught_up = (
+            cursor.phase is Phase.DELIVERING
+            and hand is not None
+            and hand.empty
+            and hand.trailing is None
+            and end is not None
+            and next_ is not None
+            and cursor.end_reached is not None
+            and next_ >= end.last_stable
+            and cursor.log_start is not None
+            and cursor.log_start <= next_
+        )
+        if caught_up and not cursor.caught_up:
+            assert next_ is not None
+            self.context.note(CaughtUp(cursor.partition, next_))
+        cursor.caught_up = caught_up
+
+    def pressure(self) -> None:
+        policy, now = self.context.policy, self.context.now.monotonic
+        high = policy.buffer_pages * policy.page_records_max
+        high_bytes = policy.buffer_pages * policy.page_bytes_max
+        full = False
+        for cursor in self.context.cursors.values():
+            hand = cursor.hand
+            if hand is None or not cursor.fetching:
+                continue
+            if cursor.paused:
+                if hand.records <= high // 4 and hand.bytes <= high_bytes // 4:
+                    cursor.paused = False
+                    cursor.full_since = None
+                    self.context.do(m.Resume(cursor.partition))
+                continue
+            if hand.records < high and hand.bytes < high_bytes:
+                if cursor.full_since is not None:
+                    cursor.full_since = None
+                continue
+            if cursor.full_since is None:
+                cursor.full_since = now
+            if cursor.slow or now - cursor.full_since >= FULL_SECONDS:
+                cursor.slow = True
+                cursor.paused = True
+                hand.disturbed = True
+                self.context.do(m.Pause(cursor.partition))
+            else:
+                full = True
+        if full != self._throttled:
+            self._throttled = full
+            self.context.do(m.Throttle(full))

@@ -1,0 +1,395 @@
+"""From evidence to delivery: look, judge, claim, remember, read the overlap, conclude."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import assert_never
+
+from sidecar.core import overlap, verdict
+from sidecar.core.evidence import Cue, Evidence
+from sidecar.core.facts import (
+    FaultMet,
+    RecoveryEnded,
+)
+from sidecar.core.faults import Absent, Known, Unreadable
+from sidecar.core.recovery import Phase, Step
+from sidecar.core.types import (
+    Condition,
+    GapReason,
+    HoldId,
+    Interval,
+    Offset,
+    OwnerId,
+    Partition,
+    SessionId,
+    Verdict,
+)
+from sidecar.engine import messages as m
+from sidecar.engine.context import WAIT_SECONDS_MAX, WAIT_SECONDS_MIN
+from sidecar.engine.cursor import Cursor
+from sidecar.engine.hand import Hand
+from sidecar.engine.parts import Part
+from sidecar.ports import (
+    CursorFailed,
+)
+
+
+class Recovery(Part):
+    def tick(self, cursor: Cursor) -> None:
+        """Looks again at what waits, or is drained as far as it could be read."""
+        due = cursor.look_at is not None and self.context.now.monotonic >= cursor.look_at
+        if due and cursor.phase in (Phase.WAITING, Phase.HELD):
+            self.context.look(cursor, Cue.RETRY)
+        self.look_if_drained(cursor)
+
+    def look_if_drained(self, cursor: Cursor) -> None:
+        """What follows cannot be read: once all that is in hand is promoted, look."""
+        if (
+            cursor.look_when_drained is not None
+            and cursor.phase is Phase.DELIVERING
+            and cursor.install is None
+            and cursor.hand is not None
+            and cursor.hand.empty
+        ):
+            self.context.look(cursor, cursor.look_when_drained)
+
+    def looked(self, event: m.Looked) -> None:
+        for partition, evidence in event.evidence.items():
+            cursor = self.context.cursors.get(partition)
+            if cursor is None or cursor.revoking or cursor.ask != event.ask:
+                continue
+            if cursor.phase is Phase.LOOKING:
+                self.judge(cursor, evidence)
+        self.parts.enrolling.enrol()
+
+    def judge(self, cursor: Cursor, evidence: Evidence) -> None:
+        """Acts on the verdict."""
+        if isinstance(evidence.log_start, Known):
+            cursor.log_start = evidence.log_start.value
+        if isinstance(evidence.log_end, Known):
+            cursor.log_end = evidence.log_end.value
+        if isinstance(evidence.committed, Known):
+            cursor.committed = evidence.committed.value.next
+        elif isinstance(evidence.committed, Absent):
+            cursor.committed = None
+        if isinstance(evidence.registry, Known):
+            cursor.started = cursor.partition in evidence.registry.value.started
+        if isinstance(evidence.stored, Known) and not cursor.live:
+            cursor.checkpoint = evidence.stored.value.checkpoint
+        if cursor.install is not None and not cursor.live:
+            # A write of an attempt that is over has no answer yet: what stands is not settled.
+            cursor.look_at = self.context.now.monotonic + WAIT_SECONDS_MIN
+            self.context.move(
+                cursor,
+                Step.WAIT,
+                reason=Verdict.UNAVAILABLE,
+                detail="the store has not answered an earlier write yet",
+            )
+            return
+        waited = (
+            0.0
+            if cursor.same_answer_since is None
+            else self.context.now.monotonic - cursor.same_answer_since
+        )
+        judged = verdict.judge(evidence, self.context.policy, waited_seconds=waited)
+        if not isinstance(judged, verdict.Wait):
+            cursor.same_answer_since = None
+            cursor.same_answer = None
+        if cursor.resolving is not None:
+            self.parts.gaps.resolve_judged(cursor, evidence)
+            return
+        match judged:
+            case verdict.Enrol():
+                self.context.move(cursor, Step.ENROL, detail=judged.detail)
+            case verdict.Wait():
+                if cursor.cue is not Cue.RETRY:
+                    cursor.wait_seconds = 0.0
+                if not cursor.live:
+                    self.context.stop_fetching(cursor)
+                self.context.wait(cursor, judged)
+            case verdict.Hold():
+                self.hold(cursor, judged, evidence)
+            case verdict.Stand():
+                self.parts.gaps.stand(cursor, judged, evidence)
+            case verdict.Open():
+                self.parts.gaps.open(cursor, judged, evidence)
+            case verdict.Go():
+                self.go(cursor, judged, evidence)
+            case _:
+                assert_never(judged)
+
+    def hold(self, cursor: Cursor, judged: verdict.Hold, evidence: Evidence) -> None:
+        self.context.fence(cursor, judged.detail)
+        self.context.stop_fetching(cursor)
+        cursor.live = False
+        if cursor.hold is None or cursor.hold.verdict is not judged.verdict:
+            cursor.hold_id = HoldId(self.context.new_name("hold"))
+        cursor.hold = judged
+        self.context.state_verdict(
+            cursor, judged.verdict, judged.detail, verdict.describe(evidence)
+        )
+        self.context.move(cursor, Step.HOLD, reason=judged.verdict, detail=judged.detail)
+        cursor.look_at = self.context.now.monotonic + WAIT_SECONDS_MAX
+
+    def go(self, cursor: Cursor, judged: verdict.Go, evidence: Evidence) -> None:
+        cursor.gap = None
+        cursor.hold = None
+        if cursor.live and cursor.checkpoint is not None and cursor.hand is not None:
+            standing = evidence.stored
+            if not isinstance(standing, Known) or standing.value.checkpoint.owner != cursor.owner:
+                cursor.live = False
+                self.context.fence(cursor, "another member claimed the partition")
+            else:
+                cursor.go = judged
+                if cursor.hand.position > judged.log_end:
+                    # What was read beyond the log's end is not there any more.
+                    self.context.fence(cursor, "the log was truncated below what was handed out")
+                    cursor.hand = Hand(cursor.checkpoint.token.next, cursor.checkpoint.token.next)
+                self.context.move(cursor, Step.CONFIRMED, detail="verifying the overlap again")
+                self.read_overlap(cursor)
+                return
+        self.context.state_verdict(
+            cursor, judged.verdict, judged.detail, verdict.describe(evidence)
+        )
+        self.context.stop_fetching(cursor)
+        cursor.live = False
+        cursor.began_at = self.context.now.monotonic
+        cursor.go = judged
+        cursor.owner = OwnerId(self.context.new_name("owner"))
+        base = judged.base
+        reached = max(base.horizon, base.token.next)
+        if judged.horizon_unknown:
+            reached = max(reached, judged.log_end)
+        cursor.redelivered_below = Offset(reached)
+        claimed = base.succeed(
+            owner=cursor.owner,
+            horizon=Offset(max(reached, base.token.next + self.context.policy.horizon_records)),
+            gap=None,
+        )
+        cursor.handed_to = base.token.next
+        self.context.move(cursor, Step.GO, reason=judged.verdict, detail=judged.detail)
+        self.parts.writes.install(cursor, m.Purpose.CLAIM, judged.expected, claimed)
+
+    def remember(self, cursor: Cursor, receipts_min: int) -> None:
+        cursor.ask = self.context.ask()
+        self.context.do(m.ReadMemory(cursor.ask, cursor.partition, receipts_min))
+
+    def memory_read(self, event: m.MemoryRead) -> None:
+        cursor = self.context.cursors.get(event.partition)
+        if cursor is None or cursor.ask != event.ask or cursor.phase is not Phase.REMEMBERING:
+            return
+        if isinstance(event.answer, Unreadable):
+            self.context.note(FaultMet(event.answer.fault, cursor.partition))
+            self.context.lost(cursor, Cue.RETRY, event.answer.fault.detail)
+            return
+        memory, checkpoint, go = event.answer.value, cursor.checkpoint, cursor.go
+        assert checkpoint is not None
+        assert go is not None
+        remembered = {receipt.offset: receipt.digest for run in memory.receipts for receipt in run}
+        remembered.update(go.remembered)
+        cursor.ahead = {receipt.offset: receipt.digest for receipt in memory.ahead}
+        keep = (
+            self.context.policy.receipts_retained_max
+            if cursor.widened
+            else self.context.policy.overlap_records
+        )
+        cursor.tail = deque(
+            sorted((o, d) for o, d in remembered.items() if o < checkpoint.token.next)[-keep:],
+            maxlen=None,
+        )
+        at = checkpoint.token.next
+        cursor.hand = Hand(at, at)
+        self.context.move(cursor, Step.REMEMBERED)
+        self.read_overlap(cursor)
+
+    def read_overlap(self, cursor: Cursor) -> None:
+        """Fetch from the anchor. What is in hand counts as remembered."""
+        hand, go, checkpoint = cursor.hand, cursor.go, cursor.checkpoint
+        assert hand is not None
+        assert go is not None
+        assert checkpoint is not None
+        hand.drop_unproven()
+        cursor.floor_ask = None
+        held = list(hand.remembered())
+        records = len(held) + (
+            self.context.policy.receipts_retained_max
+            if cursor.widened
+            else self.context.policy.overlap_records
+        )
+        cursor.overlap = overlap.begin(
+            [*cursor.tail, *held], position=hand.position, floor=go.log_start, records=records
+        )
+        cursor.end_reached = None
+        self.fetch(cursor, cursor.overlap.anchor)
+        if not cursor.overlap.expected:
+            self.conclude(cursor)
+
+    def fetch(self, cursor: Cursor, at: Offset) -> None:
+        checkpoint, hand = cursor.checkpoint, cursor.hand
+        assert checkpoint is not None
+        assert hand is not None
+        cursor.session = SessionId(self.context.ask())
+        cursor.fetching = True
+        cursor.paused = False
+        hand.began = at
+        hand.disturbed = False
+        self.context.do(m.Fetch(cursor.partition, cursor.session, at, checkpoint.token.epoch))
+
+    def conclude(self, cursor: Cursor) -> None:
+        """The overlap was read; what counts of it depends on the log start asked from now on."""
+        self.context.move(cursor, Step.READ)
+        cursor.ask = self.context.ask()
+        self.context.do(m.AskFloors(cursor.ask, (cursor.partition,)))
+
+    def concluded(self, cursor: Cursor, floor: Offset) -> None:
+        read, go, checkpoint, hand = cursor.overlap, cursor.go, cursor.checkpoint, cursor.hand
+        assert read is not None
+        assert go is not None
+        assert checkpoint is not None
+        assert hand is not None
+        result = read.conclude(floor=floor, compacted=go.compacted)
+        if result.diverged and result.last_matching is None and not cursor.widened:
+            cursor.widened = True
+            self.context.stop_fetching(cursor)
+            self.context.move(cursor, Step.WIDEN, detail="the anchor differs: reading further back")
+            self.remember(cursor, self.context.policy.receipts_retained_max)
+            return
+        outcome = "gap" if result.diverged else "boundary" if result.boundary else "verified"
+        self.context.note(
+            RecoveryEnded(
+                cursor.partition,
+                go.verdict,
+                outcome,
+                self.context.now.monotonic - cursor.began_at,
+                result.matched,
+                result.mismatched,
+                result.inconclusive,
+                read.anchor,
+                checkpoint.token.next,
+            )
+        )
+        cursor.overlap = None
+        cursor.widened = False
+        if result.diverged:
+            assert result.first_differing is not None
+            self.diverged(cursor, result, hand.position)
+            return
+        if go.adopts_topic_id is not None:
+            cursor.checkpoint = replace(
+                checkpoint,
+                identity=replace(
+                    checkpoint.identity,
+                    topic_id=go.adopts_topic_id,
+                    keyed_by=checkpoint.identity.incarnation,
+                ),
+            )
+        while len(cursor.tail) > self.context.policy.overlap_records:
+            cursor.tail.popleft()
+        cursor.needs_commit = go.commit_first and not cursor.live
+        if go.commit_again or go.verdict is Verdict.STORE_ROLLED_BACK:
+            self.parts.commits.dirty.add(cursor.partition)
+        if checkpoint.replay is not None:
+            self.context.condition(
+                cursor, Condition.REPLAY_REQUESTED, True, f"of {checkpoint.replay}"
+            )
+        if not cursor.live and (cursor.needs_commit or not cursor.started):
+            self.context.move(cursor, Step.COMMITTED, detail="committing where reading begins")
+            if cursor.needs_commit:
+                self.parts.commits.dirty.add(cursor.partition)
+                self.parts.commits.urgent = True
+            if not cursor.started:
+                cursor.ask = self.context.ask()
+                self.context.do(m.MarkStarted(cursor.ask, (cursor.partition,)))
+            return
+        self.context.move(cursor, Step.VERIFIED, detail=go.detail)
+        self.delivering(cursor)
+
+    def delivering(self, cursor: Cursor) -> None:
+        cursor.live = True
+        cursor.wait_seconds = 0.0
+        cursor.same_answer_since = None
+        self.parts.delivery.promote(cursor)
+
+    def diverged(self, cursor: Cursor, result: overlap.OverlapResult, position: Offset) -> None:
+        checkpoint = cursor.checkpoint
+        first = result.first_differing
+        assert checkpoint is not None
+        assert first is not None
+        matching = "none" if result.last_matching is None else str(result.last_matching)
+        end = max(checkpoint.token.next, position)
+        self.parts.gaps.open_gap(
+            cursor,
+            GapReason.LOG_DIVERGED,
+            Interval(first, Offset(end)),
+            checkpoint,
+            checkpoint.expected,
+            f"the record at {first} is not the one that was applied there "
+            f"(last matching offset: {matching})",
+            {
+                "first_differing": first,
+                "last_matching": result.last_matching,
+                "matched": result.matched,
+                "mismatched": result.mismatched,
+                "inconclusive": result.inconclusive,
+                "next": checkpoint.token.next,
+                "log_start": cursor.log_start,
+            },
+            None,
+        )
+
+    def cursor_failed(self, event: CursorFailed) -> None:
+        cursor = self.context.cursors.get(event.partition)
+        if cursor is None or cursor.session != event.session or cursor.revoking:
+            return
+        self.context.note(FaultMet(event.fault, event.partition))
+        if cursor.hand is not None:
+            cursor.hand.disturbed = True
+        if event.blocked_at is not None and cursor.phase in (Phase.DELIVERING, Phase.VERIFYING):
+            cursor.look_when_drained = None
+            detail = f"the record at {event.blocked_at} cannot be read: {event.fault.detail}"
+            if cursor.phase is Phase.VERIFYING:
+                self.context.lost(cursor, Cue.CURSOR_ERROR, detail)
+                return
+            self.context.fence(cursor, detail)
+            self.context.stop_fetching(cursor)
+            cursor.live = False
+            cursor.hold = verdict.Hold(Verdict.BLOCKED_RECORD, detail)
+            cursor.hold_id = HoldId(self.context.new_name("hold"))
+            self.context.move(cursor, Step.HOLD, reason=Verdict.BLOCKED_RECORD, detail=detail)
+            cursor.look_at = self.context.now.monotonic + WAIT_SECONDS_MAX
+            return
+        cursor.fetching = False
+        cue = Cue.TRUNCATION_REPORTED if event.truncation else Cue.CURSOR_ERROR
+        if event.truncation:
+            self.context.fence(cursor, "the log was truncated below what was handed out")
+            cursor.live = False
+        if cursor.phase in (Phase.DELIVERING, Phase.VERIFYING, Phase.CONCLUDING, Phase.COMMITTING):
+            self.context.do(m.Release(cursor.partition))
+            self.context.look(cursor, cue)
+
+    def leader_changed(self, partitions: tuple[Partition, ...]) -> None:
+        for partition in partitions:
+            cursor = self.context.cursors.get(partition)
+            if cursor is None or cursor.revoking:
+                continue
+            if cursor.hand is not None:
+                cursor.hand.disturbed = True
+            if cursor.phase in (Phase.DELIVERING, Phase.VERIFYING):
+                self.context.look(cursor, Cue.LEADER_CHANGED)
+
+    def started_marked(self, event: m.StartedMarked) -> None:
+        for partition in event.partitions:
+            cursor = self.context.cursors.get(partition)
+            if cursor is None or cursor.ask != event.ask or cursor.phase is not Phase.COMMITTING:
+                continue
+            if event.fault is not None:
+                self.context.note(FaultMet(event.fault, partition))
+                self.context.lost(cursor, Cue.RETRY, event.fault.detail)
+                continue
+            cursor.started = True
+            if not cursor.needs_commit:
+                self.context.move(
+                    cursor, Step.COMMITTED, detail="" if cursor.go is None else cursor.go.detail
+                )
+                self.delivering(cursor)

@@ -1,0 +1,170 @@
+"""Compare-and-swap, one at a time for each partition, sent again until it is answered."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from sidecar.core.checkpoint import (
+    Ambiguous,
+    Checkpoint,
+    Expected,
+    Install,
+    Installed,
+    Lost,
+    NotInstalled,
+    ReceiptRun,
+)
+from sidecar.core.evidence import Cue
+from sidecar.core.facts import (
+    FaultMet,
+    GapChanged,
+    GapOpened,
+)
+from sidecar.core.gap import Gap
+from sidecar.core.recovery import Phase, Step
+from sidecar.core.types import (
+    AttemptId,
+    Offset,
+    Verdict,
+)
+from sidecar.core.views import (
+    Refused,
+)
+from sidecar.engine import messages as m
+from sidecar.engine.cursor import Cursor
+from sidecar.engine.hand import Page
+from sidecar.engine.parts import Part
+from sidecar.errors import InvariantBroken
+
+INSTALL_RETRY_SECONDS_MAX = 2.0
+
+
+class Writes(Part):
+    def install(
+        self,
+        cursor: Cursor,
+        purpose: m.Purpose,
+        expected: Expected | None,
+        checkpoint: Checkpoint,
+        *,
+        receipts: tuple[ReceiptRun, ...] = (),
+        page: Page | None = None,
+        head: int = 0,
+        gaps: tuple[Gap, ...] = (),
+        body: bool = True,
+    ) -> None:
+        if cursor.install is not None:
+            raise InvariantBroken("one_install", f"{cursor.partition}: {cursor.purpose} in flight")
+        ahead = [] if page is None else page.beyond(head)
+        done: list[Offset] = []
+        if page is not None and page.durable:
+            done = [Offset(o) for o in page.offsets[page.done : head] if o in page.durable]
+        cursor.install = Install(
+            expected=expected,
+            checkpoint=checkpoint,
+            attempt=AttemptId(self.context.new_name("attempt")),
+            receipts=receipts,
+            ahead=ahead,
+            ahead_done=done,
+            gaps=gaps,
+            body=body,
+        )
+        cursor.purpose = purpose
+        cursor.install_retry_seconds = 0.0
+        self.context.do(m.PerformInstall(cursor.install))
+
+    def install_answered(self, event: m.InstallAnswered) -> None:
+        partition = event.install.checkpoint.identity.partition
+        cursor = self.context.cursors.get(partition)
+        if (
+            cursor is None
+            or cursor.install is None
+            or cursor.install.attempt != event.install.attempt
+        ):
+            return
+        purpose = cursor.purpose
+        assert purpose is not None
+        match event.result:
+            case Installed():
+                cursor.install = None
+                cursor.owner_seen_at = event.asked_at
+                self.installed(cursor, purpose, event.install)
+            case Lost(winner):
+                cursor.install = None
+                self.install_lost(cursor, purpose, winner)
+            case NotInstalled(fault) | Ambiguous(fault):
+                self.context.note(FaultMet(fault, partition))
+                if purpose is m.Purpose.PROMOTE:
+                    self.parts.delivery.note_promotion(cursor, "error", {}, None)
+                    for waiter in cursor.waiters:
+                        self.context.refuse(
+                            waiter.request,
+                            Refused.STORE_UNAVAILABLE,
+                            "not known to be recorded: send the same report again "
+                            f"({fault.detail})",
+                            1.0,
+                        )
+                    cursor.waiters.clear()
+                if purpose is m.Purpose.RESOLVE and cursor.resolving is not None:
+                    self.context.refuse(
+                        cursor.resolving[0],
+                        Refused.STORE_UNAVAILABLE,
+                        f"not known to be resolved: look at the gap again ({fault.detail})",
+                        1.0,
+                    )
+                    cursor.resolving = None
+                cursor.install_retry_seconds = min(
+                    INSTALL_RETRY_SECONDS_MAX, max(0.1, cursor.install_retry_seconds * 2)
+                )
+                # Safe to send again: the attempt is remembered by the store.
+                self.context.do(m.PerformInstall(event.install, cursor.install_retry_seconds))
+            case _:
+                assert_never(event.result)
+
+    def installed(self, cursor: Cursor, purpose: m.Purpose, install: Install) -> None:
+        cursor.checkpoint = install.checkpoint
+        match purpose:
+            case m.Purpose.CLAIM:
+                if cursor.phase is Phase.CLAIMING and not cursor.revoking:
+                    cursor.ahead = {}
+                    self.context.move(cursor, Step.CLAIMED)
+                    self.parts.recovery.remember(cursor, self.context.policy.overlap_records)
+            case m.Purpose.PROMOTE:
+                self.parts.delivery.promoted(cursor, install)
+            case m.Purpose.HORIZON:
+                pass
+            case m.Purpose.OPEN:
+                cursor.gap = install.gaps[-1]
+                if cursor.phase is Phase.OPENING:
+                    self.context.note(GapOpened(cursor.gap))
+                    self.context.move(
+                        cursor,
+                        Step.OPENED,
+                        reason=Verdict(cursor.gap.reason.value),
+                        detail=cursor.detail,
+                    )
+                    self.parts.commits.dirty.add(cursor.partition)
+                    self.parts.commits.urgent = True
+                    self.parts.gaps.by_policy(cursor)
+            case m.Purpose.GROW:
+                cursor.gap = install.gaps[-1]
+                self.context.note(GapChanged(cursor.gap))
+            case m.Purpose.RESOLVE:
+                self.parts.gaps.resolved(cursor, install.gaps[-1])
+            case _:
+                assert_never(purpose)
+
+    def install_lost(self, cursor: Cursor, purpose: m.Purpose, winner: Checkpoint | None) -> None:
+        if purpose is m.Purpose.PROMOTE:
+            self.parts.delivery.note_promotion(cursor, "lost", {}, None)
+        if cursor.resolving is not None:
+            self.context.refuse(
+                cursor.resolving[0], Refused.GAP_CHANGED, "the gap is another by now; list again"
+            )
+            cursor.resolving = None
+        who = "nobody" if winner is None else f"generation {winner.generation}"
+        self.context.lost(
+            cursor,
+            Cue.COMPARISON_LOST,
+            f"another write stands in the store ({who}); nothing of ours was installed",
+        )

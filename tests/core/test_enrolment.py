@@ -1,0 +1,122 @@
+"""What a group's registry says before any checkpoint is written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sidecar.core.enrolment import (
+    CannotEnrol,
+    Create,
+    GroupEvidence,
+    Register,
+    StartRefused,
+    enrol,
+)
+from sidecar.core.evidence import Committed, LogEnd, TopicDescription
+from sidecar.core.faults import ABSENT, FaultKind, Known
+from sidecar.core.policy import Start
+from sidecar.core.types import IsolationLevel, Offset, Partition, StoreId, TopicId
+from tests.core.situations import GROUP, POLICY, TOPIC, fault, foreign, ours, registry
+
+PARTITIONS = [Partition("orders", i) for i in range(3)]
+
+
+def group(**changes: object) -> GroupEvidence:
+    return replace(
+        GroupEvidence(
+            group=GROUP,
+            registry=ABSENT,
+            store=StoreId("store-new"),
+            committed=Known({}),
+            topics={"orders": Known(TopicDescription(TOPIC, 3, False))},
+            log_ends={p: Known(LogEnd(Offset(90), Offset(80), None)) for p in PARTITIONS},
+            log_starts={p: Known(Offset(10)) for p in PARTITIONS},
+            asked_at=5.0,
+        ),
+        **changes,  # type: ignore[arg-type]  # checked by the dataclass
+    )
+
+
+def created(evidence: GroupEvidence, **policy: object) -> Create:
+    plan = enrol(evidence, replace(POLICY, **policy))  # type: ignore[arg-type]  # likewise
+    assert isinstance(plan, Create)
+    return plan
+
+
+def test_a_new_group_takes_every_baseline_in_one_batch() -> None:
+    made = created(group()).registry
+    assert dict(made.baselines) == dict.fromkeys(PARTITIONS, 10)
+    assert not made.rebuilt
+    assert made.topics["orders"].partitions_first == 3
+
+
+def test_latest_is_a_number_also_for_an_empty_partition() -> None:
+    empty = group(
+        log_ends={p: Known(LogEnd(Offset(0), Offset(0), None)) for p in PARTITIONS},
+        log_starts={p: Known(Offset(0)) for p in PARTITIONS},
+    )
+    assert set(created(empty, start=Start.LATEST).registry.baselines.values()) == {0}
+
+
+def test_latest_stands_at_what_the_scope_can_read() -> None:
+    committed = created(group(), start=Start.LATEST).registry
+    assert set(committed.baselines.values()) == {80}
+    everything = created(
+        group(), start=Start.LATEST, isolation=IsolationLevel.READ_UNCOMMITTED
+    ).registry
+    assert set(everything.baselines.values()) == {90}
+
+
+def test_refuse_writes_nothing() -> None:
+    plan = enrol(group(), replace(POLICY, start=Start.REFUSE))
+    assert isinstance(plan, StartRefused)
+    assert list(plan.partitions) == PARTITIONS
+
+
+def test_refuse_lets_a_group_with_a_history_go_on() -> None:
+    known = Known({p: foreign(50).value for p in PARTITIONS})
+    assert set(created(group(committed=known), start=Start.REFUSE).registry.baselines.values()) == {
+        50
+    }
+
+
+def test_commits_of_ours_mark_a_rebuilt_registry_and_name_the_store_before() -> None:
+    """Otherwise a flushed store would look like a first day."""
+    mine: Committed = ours(store=StoreId("store-old"), baseline=Offset(7)).value
+    made = created(group(committed=Known({PARTITIONS[0]: mine}))).registry
+    assert made.rebuilt
+    assert made.predecessors == (StoreId("store-old"),)
+    assert made.baselines[PARTITIONS[0]] == 7
+
+
+def test_a_later_index_of_a_known_topic_begins_at_its_log_start() -> None:
+    """Whatever the start policy: nobody can have read it before."""
+    grown = group(
+        registry=Known(registry()), topics={"orders": Known(TopicDescription(TOPIC, 3, False))}
+    )
+    plan = enrol(grown, replace(POLICY, start=Start.LATEST))
+    assert isinstance(plan, Register)
+    assert dict(plan.baselines) == {PARTITIONS[1]: 10, PARTITIONS[2]: 10}
+
+
+def test_a_topic_created_again_before_its_first_page_begins_anew() -> None:
+    again = group(
+        registry=Known(registry(started=False, baseline=55)),
+        topics={"orders": Known(TopicDescription(TopicId("topic-2"), 3, False))},
+    )
+    plan = enrol(again, POLICY)
+    assert isinstance(plan, Register)
+    assert plan.baselines[PARTITIONS[0]] == 10
+    assert plan.topics["orders"].topic_id == "topic-2"
+
+
+def test_an_unanswered_question_writes_nothing() -> None:
+    """`absent_is_not_error`: not the registry's, the group's, the topic's or the log's."""
+    down = fault(FaultKind.UNAVAILABLE)
+    for changes in (
+        {"registry": down},
+        {"committed": down},
+        {"topics": {"orders": down}},
+        {"log_starts": dict.fromkeys(PARTITIONS, down)},
+    ):
+        assert isinstance(enrol(group(**changes), POLICY), CannotEnrol)
