@@ -15,7 +15,7 @@ RUN python3 -m venv /tools \
  && /tools/bin/uv venv /opt/venv \
  && /tools/bin/uv pip install --python /opt/venv/bin/python --compile-bytecode --require-hashes -r requirements/run.txt \
  && /tools/bin/uv pip install --python /tools/bin/python --require-hashes -r requirements/build.txt
-COPY pyproject.toml LICENSE ./
+COPY pyproject.toml LICENSE README.md ./
 COPY sidecar/ sidecar/
 RUN /tools/bin/python -m hatchling build --target wheel --directory /dist \
  && /tools/bin/uv pip install --python /opt/venv/bin/python --compile-bytecode --no-deps /dist/*.whl

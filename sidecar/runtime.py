@@ -14,12 +14,9 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeVar, assert_never, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from sidecar.core import gap as gaps
-from sidecar.core.checkpoint import Registry
-from sidecar.core.enrolment import Create, GroupEvidence, Register
-from sidecar.core.evidence import Evidence
 from sidecar.core.facts import (
     CaughtUp,
     DependencyChanged,
@@ -32,12 +29,9 @@ from sidecar.core.facts import (
     StoreJudged,
 )
 from sidecar.core.faults import (
-    Answer,
     Component,
     Fault,
-    FaultKind,
     Known,
-    Reading,
     Unreadable,
 )
 from sidecar.core.gap import Gap, GapState
@@ -71,6 +65,7 @@ from sidecar.core.views import (
 from sidecar.engine import Engine
 from sidecar.engine import messages as m
 from sidecar.errors import Fenced
+from sidecar.performer import Performer, Question
 from sidecar.ports import (
     CheckpointStore,
     ClientFaulted,
@@ -115,8 +110,15 @@ class Runtime:
         self.open_gaps: Sequence[Gap] | None = None
         """Open gaps of the whole group as last read; None before the first reading."""
         self._group: GroupId = policy.group
-        self._store_name = store_name
-        self._registry_store: StoreId | None = None
+        self._performer = Performer(
+            policy,
+            store_name=store_name,
+            log=log,
+            fetcher=fetcher,
+            store=store,
+            now=clock.now,
+            sleep=asyncio.sleep,
+        )
         self._log = log
         self._fetcher = fetcher
         self._store = store
@@ -282,28 +284,6 @@ class Runtime:
                 self._record(fact)
             case m.Reply():
                 self._reply(command)
-            case m.PerformInstall():
-                self._spawn(self._install(command))
-            case m.Look():
-                self._spawn(self._look(command))
-            case m.AskFloors():
-                self._spawn(self._ask_floors(command))
-            case m.AskBounds():
-                self._spawn(self._ask_bounds(command))
-            case m.AskTopics():
-                self._spawn(self._ask_topics(command))
-            case m.AskOwners():
-                self._spawn(self._ask_owners(command))
-            case m.Commit():
-                self._spawn(self._commit(command))
-            case m.ReadMemory():
-                self._spawn(self._read_memory(command))
-            case m.GatherGroup():
-                self._spawn(self._gather_group(command))
-            case m.WriteRegistry():
-                self._spawn(self._write_registry(command))
-            case m.MarkStarted():
-                self._spawn(self._mark_started(command))
             case m.Fetch():
                 self._fetcher.assign(command.partition, command.session, command.at, command.epoch)
             case m.Release():
@@ -317,131 +297,22 @@ class Runtime:
             case m.FinishRevoke():
                 command.answer(command.offsets)
             case _:
-                assert_never(command)
+                self._spawn(self._answer(command))
 
-    # Commands that wait for a server
+    async def _answer(self, question: Question) -> None:
+        event = await self._performer.answer(question)
+        if isinstance(event, m.Looked):
+            self._saw_kafka(event)
+        self.post(event)
 
-    async def _install(self, command: m.PerformInstall) -> None:
-        if command.after_seconds:
-            await asyncio.sleep(command.after_seconds)
-        asked_at = self._clock.now().monotonic
-        result = await self._store.install(command.install)
-        self.post(m.InstallAnswered(command.install, result, asked_at))
-
-    async def _look(self, command: m.Look) -> None:
-        """The order of these questions is part of the argument: see `core.evidence`."""
-        partitions = list(command.cues)
-        asked_at = self._clock.now().wall
-        cluster = await self._log.cluster_id()
-        committed = await self._log.committed(partitions)
-        stored = await self._store.read(self._group, partitions)
-        registry = await self._read_registry()
-        names = sorted({p.topic for p in partitions})
-        topics = await self._log.topics(names)
-        ends = await self._log.log_ends(partitions)
-        starts = await self._log.log_starts(partitions)
-        if isinstance(cluster, Known):
-            self.cluster = cluster.value
-            if not self._kafka_seen:
-                self._component(Component.KAFKA, None)
-        evidence = {}
-        for partition, cue in command.cues.items():
-            evidence[partition] = Evidence(
-                group=self._group,
-                partition=partition,
-                isolation=self.policy.isolation,
-                cue=cue,
-                cluster_id=cluster,
-                committed=committed[partition],
-                stored=stored[partition],
-                registry=registry,
-                topic=topics[partition.topic],
-                log_end=ends[partition],
-                log_start=starts[partition],
-                asked_at=asked_at,
-                fetched_to=command.fetched_to.get(partition),
-            )
-        self.post(m.Looked(command.ask, evidence))
-
-    async def _read_registry(self) -> Reading[Registry]:
-        registry = await self._store.registry(self._group)
-        if isinstance(registry, Known):
-            self._registry_store = registry.value.store
-        return registry
-
-    async def _gather_group(self, command: m.GatherGroup) -> None:
-        registry = await self._read_registry()
-        committed = await self._log.committed_in_group()
-        topics = await self._log.topics(command.topics)
-        partitions = [
-            Partition(name, index)
-            for name, reading in topics.items()
-            if isinstance(reading, Known)
-            for index in range(reading.value.partitions)
-        ]
-        ends = await self._log.log_ends(partitions)
-        starts = await self._log.log_starts(partitions)
-        evidence = GroupEvidence(
-            group=self._group,
-            registry=registry,
-            store=self._store_name,
-            committed=committed,
-            topics=topics,
-            log_ends=ends,
-            log_starts=starts,
-            asked_at=self._clock.now().wall,
-        )
-        self.post(m.GroupGathered(command.ask, evidence))
-
-    async def _write_registry(self, command: m.WriteRegistry) -> None:
-        answer: Answer[Registry]
-        match command.enrolment:
-            case Create(registry):
-                answer = await self._store.create_registry(registry)
-            case Register(store, topics, baselines):
-                answer = await self._store.register(self._group, store, topics, baselines)
-            case _:
-                assert_never(command.enrolment)
-        if isinstance(answer, Known):
-            self._registry_store = answer.value.store
-        self.post(m.RegistryWritten(command.ask, answer))
-
-    async def _read_memory(self, command: m.ReadMemory) -> None:
-        answer = await self._store.memory(self._group, command.partition, command.receipts_min)
-        self.post(m.MemoryRead(command.ask, command.partition, answer))
-
-    async def _mark_started(self, command: m.MarkStarted) -> None:
-        fault: Fault | None
-        if self._registry_store is None:
-            fault = Fault(
-                Component.REDIS, FaultKind.UNAVAILABLE, "NO_REGISTRY", "the registry was not read"
-            )
-        else:
-            fault = await self._store.mark_started(
-                self._group, self._registry_store, command.partitions
-            )
-        self.post(m.StartedMarked(command.ask, command.partitions, fault))
-
-    async def _ask_floors(self, command: m.AskFloors) -> None:
-        floors = await self._log.log_starts(command.partitions)
-        self.post(m.FloorsAnswered(command.ask, floors))
-
-    async def _ask_bounds(self, command: m.AskBounds) -> None:
-        ends = await self._log.log_ends(command.partitions)
-        starts = await self._log.log_starts(command.partitions)
-        self.post(m.BoundsAnswered(command.ask, ends, starts))
-
-    async def _ask_topics(self, command: m.AskTopics) -> None:
-        self.post(m.TopicsAnswered(command.ask, await self._log.topics(command.names)))
-
-    async def _ask_owners(self, command: m.AskOwners) -> None:
-        asked_at = self._clock.now().monotonic
-        marks = await self._store.watch(self._group, command.partitions)
-        self.post(m.OwnersAnswered(command.ask, marks, asked_at))
-
-    async def _commit(self, command: m.Commit) -> None:
-        results = await self._fetcher.commit(command.offsets)
-        self.post(m.Committed(command.ask, results))
+    def _saw_kafka(self, looked: m.Looked) -> None:
+        """A look that names the cluster has reached it."""
+        for evidence in looked.evidence.values():
+            if isinstance(evidence.cluster_id, Known):
+                self.cluster = evidence.cluster_id.value
+                if not self._kafka_seen:
+                    self._component(Component.KAFKA, None)
+            return
 
     # The desk
 

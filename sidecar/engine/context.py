@@ -46,6 +46,9 @@ class Context:
         self.now = Instant(0.0, 0.0)
         self.out: list[m.Command] = []
         self.looks: dict[Partition, Cue] = {}
+        self.touched: set[Partition] = set()
+        """Cursors this step changed: only these are looked at afterwards, so that a step costs
+        the same with one partition and with a thousand."""
         self._count = 0
 
     def do(self, command: m.Command) -> None:
@@ -71,6 +74,7 @@ class Context:
                 "recovery_table", f"{cursor.partition}: no step {step} from {cursor.phase}"
             )
         before = cursor.state
+        self.touched.add(cursor.partition)
         if cursor.phase is not Phase.LOOKING:
             resting = cursor.phase in (Phase.WAITING, Phase.HELD, Phase.GAP)
             cursor.resting = cursor.phase if resting else None

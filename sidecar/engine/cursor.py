@@ -25,6 +25,7 @@ from sidecar.core.types import (
     PageId,
     Partition,
     PartitionState,
+    Receipt,
     SessionId,
     Verdict,
 )
@@ -110,13 +111,14 @@ class Cursor:
     fetching: bool = False
     paused: bool = False
     full_since: float | None = None
-    slow: bool = False
-    """The application was slower than the fetcher of late: pause at once when full again."""
+    slow_until: float = 0.0
+    """The application was slower than the fetcher of late: until then, pause at once when full."""
     overlap: Overlap | None = None
     widened: bool = False
     matched: int = 0
     tail: deque[tuple[Offset, Digest]] = field(default_factory=deque)
-    ahead: dict[Offset, Digest] = field(default_factory=dict)
+    ahead: dict[Offset, Receipt] = field(default_factory=dict)
+    """Receipts beyond the applied position, as the store holds them."""
     hand: Hand | None = None
     look_when_drained: Cue | None = None
     needs_commit: bool = False

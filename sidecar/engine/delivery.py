@@ -33,13 +33,17 @@ from sidecar.engine.parts import Part
 from sidecar.errors import InvariantBroken
 
 PARKED_MAX = 1024
+PAGES_KNOWN_MAX = 16_384
+"""Pages of this process whose partition is remembered; a report of an older one is lost."""
 
 
 class Delivery(Part):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._parked: OrderedDict[m.RequestId, m.PageWanted] = OrderedDict()
-        self._turn = 0
+        self._candidates: dict[Partition, None] = {}
+        """Partitions with something to offer, the one that waited longest first."""
+        self._pages: OrderedDict[PageId, Partition] = OrderedDict()
 
     def refuse_parked(self) -> None:
         """Nobody is offered a page any more."""
@@ -64,22 +68,25 @@ class Delivery(Part):
             cursor.waiters = [w for w in cursor.waiters if w.request != request]
 
     def offer_pages(self) -> None:
-        if not self._parked or self.context.draining:
+        for partition in self.context.touched:
+            cursor = self.context.cursors.get(partition)
+            if cursor is not None and self.offerable(cursor):
+                self._candidates.setdefault(partition)
+            else:
+                self._candidates.pop(partition, None)
+        if not self._parked or not self._candidates or self.context.draining:
             return
-        order = list(self.context.cursors.values())
-        if not order:
-            return
-        self._turn = (self._turn + 1) % len(order)
-        candidates = [c for c in order[self._turn :] + order[: self._turn] if self.offerable(c)]
         for request, wanted in list(self._parked.items()):
-            for cursor in candidates:
-                if not _matches(cursor.partition, wanted):
+            for partition in list(self._candidates):
+                if not _matches(partition, wanted):
                     continue
-                if self.offer(cursor, wanted):
+                cursor = self.context.cursors.get(partition)
+                # Either way it has had its turn; it comes back when it changes, or by time.
+                del self._candidates[partition]
+                if cursor is not None and self.offerable(cursor) and self.offer(cursor, wanted):
                     del self._parked[request]
-                    candidates.remove(cursor)
                     break
-            if not candidates:
+            if not self._candidates:
                 return
 
     def offerable(self, cursor: Cursor) -> bool:
@@ -139,6 +146,9 @@ class Delivery(Part):
             page.handed_at = now.monotonic
             page.deadline = deadline
             page.closed = False
+        self._pages[page.id] = cursor.partition
+        while len(self._pages) > PAGES_KNOWN_MAX:
+            self._pages.popitem(last=False)
         cursor.handed_to = Offset(max(cursor.handed_to, page.offsets[-1] + 1))
         wall_deadline = now.wall + self.context.policy.page_deadline_seconds
         offer = cursor.offer(page, attempt=page.attempt, wall_deadline=wall_deadline)
@@ -156,9 +166,9 @@ class Delivery(Part):
     ) -> None:
         """A receipt beyond the applied position lets a record be skipped, if its digest matches."""
         for i, offset in enumerate(offsets):
-            digest = cursor.ahead.pop(Offset(offset), None)
-            if digest is not None and digest == digests[i]:
-                outcomes[i] = Outcome.DUPLICATE
+            known = cursor.ahead.pop(Offset(offset), None)
+            if known is not None and known.digest == digests[i]:
+                outcomes[i] = known.outcome
                 durable.add(offset)
 
     def extend_horizon(self, cursor: Cursor) -> None:
@@ -175,13 +185,13 @@ class Delivery(Part):
         )
 
     def find_page(self, page: PageId) -> Cursor | None:
-        for cursor in self.context.cursors.values():
-            held = cursor.page
-            if held is not None and held.id == page:
-                return cursor
-            if page in cursor.answers or page in cursor.superseded:
-                return cursor
-        return None
+        partition = self._pages.get(page)
+        cursor = None if partition is None else self.context.cursors.get(partition)
+        if cursor is None:
+            return None
+        held = cursor.page
+        known = (held is not None and held.id == page) or page in cursor.answers
+        return cursor if known or page in cursor.superseded else None
 
     def reported(self, event: m.Reported) -> None:
         cursor = self.find_page(event.page)
@@ -213,6 +223,7 @@ class Delivery(Part):
                 "nothing was recorded",
             )
             return
+        self.context.touched.add(cursor.partition)
         if page.take(event.report):
             page.closed = True
             page.offer_after = self.context.now.monotonic + min(

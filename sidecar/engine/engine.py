@@ -77,6 +77,7 @@ class Engine:
         """What is to be done, now that `event` happened. Raises only `InvariantBroken`."""
         self.context.now = now
         self.context.out = []
+        self.context.touched = set()
         self._take(event)
         self._after()
         return self.context.out
@@ -154,13 +155,15 @@ class Engine:
                 if cursor.live and cursor.hand is not None:
                     fetched_to[partition] = cursor.hand.position
             self.context.do(m.Look(ask, cues, fetched_to))
-        self.parts.delivery.offer_pages()
         self.parts.reading.pressure()
+        self.parts.delivery.offer_pages()
         self.parts.commits.advance_commit()
         self.parts.membership.advance_drain()
 
     def _tick(self) -> None:
         parts = self.parts
+        # What only time changes: deadlines, pauses, how fresh the owner marks are.
+        self.context.touched.update(self.context.cursors)
         for cursor in self.context.cursors.values():
             if cursor.revoking:
                 continue

@@ -21,6 +21,7 @@ from sidecar.core.types import (
     PageId,
     Partition,
     SessionId,
+    StoreId,
 )
 from sidecar.core.views import (
     HoldView,
@@ -91,7 +92,10 @@ class ReadMemory:
 
 @dataclass(frozen=True, slots=True)
 class MarkStarted:
+    """`store` is the registry that is meant."""
+
     ask: Ask
+    store: StoreId
     partitions: tuple[Partition, ...]
 
 

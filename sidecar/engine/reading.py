@@ -27,6 +27,7 @@ from sidecar.ports import (
 
 BOUNDS_SECONDS = 1.0
 FULL_SECONDS = 0.1
+SLOW_SECONDS = 30.0
 
 
 class Reading(Part):
@@ -35,6 +36,7 @@ class Reading(Part):
         self._bounds: m.Ask | None = None
         self._bounds_at = -1e9
         self._throttled = False
+        self._full: set[Partition] = set()
 
     def fetched(self, event: Fetched) -> None:
         cursor = self.context.cursors.get(event.partition)
@@ -47,6 +49,7 @@ class Reading(Part):
             or not event.batch.offsets
         ):
             return
+        self.context.touched.add(event.partition)
         batch = event.batch
         cursor.caught_up = False
         cursor.end_reached = None
@@ -125,6 +128,7 @@ class Reading(Part):
         hand = cursor.hand
         if hand is None:
             return
+        self.context.touched.add(cursor.partition)
         covered, lost = hand.prove(cursor.floor_reads, floor)
         for first, end in covered:
             kind = "trailing" if end == hand.position and not hand.ready else "inner"
@@ -195,33 +199,40 @@ class Reading(Part):
         cursor.caught_up = caught_up
 
     def pressure(self) -> None:
-        policy, now = self.context.policy, self.context.now.monotonic
+        """What is in hand is bounded: for a moment by throttling the fetcher, and where that
+        lasts, by pausing the one partition whose application is slow."""
+        for partition in self.context.touched:
+            cursor = self.context.cursors.get(partition)
+            if cursor is not None and self._over(cursor):
+                self._full.add(partition)
+            else:
+                self._full.discard(partition)
+        if bool(self._full) != self._throttled:
+            self._throttled = bool(self._full)
+            self.context.do(m.Throttle(self._throttled))
+
+    def _over(self, cursor: Cursor) -> bool:
+        """Whether the fetcher has to wait for this one; pauses and resumes it on the way."""
+        policy, hand, now = self.context.policy, cursor.hand, self.context.now.monotonic
         high = policy.buffer_pages * policy.page_records_max
         high_bytes = policy.buffer_pages * policy.page_bytes_max
-        full = False
-        for cursor in self.context.cursors.values():
-            hand = cursor.hand
-            if hand is None or not cursor.fetching:
-                continue
-            if cursor.paused:
-                if hand.records <= high // 4 and hand.bytes <= high_bytes // 4:
-                    cursor.paused = False
-                    cursor.full_since = None
-                    self.context.do(m.Resume(cursor.partition))
-                continue
-            if hand.records < high and hand.bytes < high_bytes:
-                if cursor.full_since is not None:
-                    cursor.full_since = None
-                continue
-            if cursor.full_since is None:
-                cursor.full_since = now
-            if cursor.slow or now - cursor.full_since >= FULL_SECONDS:
-                cursor.slow = True
-                cursor.paused = True
-                hand.disturbed = True
-                self.context.do(m.Pause(cursor.partition))
-            else:
-                full = True
-        if full != self._throttled:
-            self._throttled = full
-            self.context.do(m.Throttle(full))
+        if hand is None or not cursor.fetching:
+            return False
+        if cursor.paused:
+            if hand.records <= high // 4 and hand.bytes <= high_bytes // 4:
+                cursor.paused = False
+                cursor.full_since = None
+                self.context.do(m.Resume(cursor.partition))
+            return False
+        if hand.records < high and hand.bytes < high_bytes:
+            cursor.full_since = None
+            return False
+        if cursor.full_since is None:
+            cursor.full_since = now
+        if now >= cursor.slow_until and now - cursor.full_since < FULL_SECONDS:
+            return True
+        cursor.slow_until = now + SLOW_SECONDS
+        cursor.paused = True
+        hand.disturbed = True
+        self.context.do(m.Pause(cursor.partition))
+        return False

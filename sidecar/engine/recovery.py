@@ -188,7 +188,7 @@ class Recovery(Part):
         assert go is not None
         remembered = {receipt.offset: receipt.digest for run in memory.receipts for receipt in run}
         remembered.update(go.remembered)
-        cursor.ahead = {receipt.offset: receipt.digest for receipt in memory.ahead}
+        cursor.ahead = {receipt.offset: receipt for receipt in memory.ahead}
         keep = (
             self.context.policy.receipts_retained_max
             if cursor.widened
@@ -300,7 +300,7 @@ class Recovery(Part):
                 self.parts.commits.urgent = True
             if not cursor.started:
                 cursor.ask = self.context.ask()
-                self.context.do(m.MarkStarted(cursor.ask, (cursor.partition,)))
+                self.context.do(m.MarkStarted(cursor.ask, checkpoint.store, (cursor.partition,)))
             return
         self.context.move(cursor, Step.VERIFIED, detail=go.detail)
         self.delivering(cursor)

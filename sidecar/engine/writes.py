@@ -82,6 +82,7 @@ class Writes(Part):
             or cursor.install.attempt != event.install.attempt
         ):
             return
+        self.context.touched.add(partition)
         purpose = cursor.purpose
         assert purpose is not None
         match event.result:

@@ -1,0 +1,54 @@
+"""`cursor-sidecar`: one command for the process and for people.
+
+Each subcommand is a module that is imported when it is named, and imports what it needs when it
+runs: a preStop hook that drains must not pay for a Kafka client.
+
+Exit codes: 0 done, 1 failed or unhealthy, 2 usage or settings, 3 fenced, 124 timed out.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+
+import click
+
+from sidecar import __version__
+
+_COMMANDS: Mapping[str, tuple[str, str]] = {
+    "run": ("sidecar.cli.run", "Be the sidecar: join the group, hand out pages, keep the cursor."),
+    "drain": ("sidecar.cli.drain", "Tell a running sidecar to stop fetching and flush."),
+    "status": ("sidecar.cli.status", "Show what a running sidecar does, partition by partition."),
+    "gaps": ("sidecar.cli.gaps", "List, show, acknowledge and resolve gaps."),
+    "config": ("sidecar.cli.config", "Show the effective settings, their schema or reference."),
+    "openapi": ("sidecar.cli.openapi", "Print the OpenAPI document of the HTTP API."),
+    "demo": ("sidecar.cli.demo", "Tell the story of a broken cursor, with nothing to start."),
+}
+
+
+class _Lazy(click.Group):
+    """Help is written from the table above, so that it imports nothing."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*_COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(_COMMANDS[cmd_name][0])
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="cursor-sidecar")
+def main() -> None:
+    """A Kafka consumer sidecar that recovers cursors it can prove.
+
+    Exit codes: 0 done, 1 failed or unhealthy, 2 usage or settings, 3 fenced (another member took
+    the identity), 124 timed out.
+    """

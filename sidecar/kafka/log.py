@@ -1,0 +1,557 @@
+"""Questions to Kafka, each asked of the brokers now, for all partitions at once, within a bound.
+
+Why an admin client and not the fetching consumer: its answers come as futures, so the event loop
+never waits for a broker and the consumer's own thread is never held up; and it asks the leader,
+where the consumer's cached watermarks may be stale.
+
+One question is *not* asked of the admin client: what the group committed. In librdkafka (2.16, and
+every release since 2.0) `list_consumer_group_offsets` follows a null pointer when the coordinator
+answers that it is not the one, and the process is gone (librdkafka #5040); a coordinator moves
+whenever a broker restarts. So a second consumer that never joins is asked, on a thread of its own.
+It gives −1001 both for "none" and for an error; the element's own `error` tells them apart.
+
+Each element of an answer is judged by itself: one partition that cannot be read takes nothing away
+from the others. A client whose answers stay those of an old cluster state (it was seen to answer
+`FENCED_LEADER_EPOCH` for 40 s and more after a broker's restart) is replaced by a new one.
+
+Topic IDs: a cluster that names no controller (librdkafka's mock, and very old ones) cannot describe
+its topics, so it offers no IDs; that is an answer, `topic_id=None`. A cluster that has one and does
+not answer is `Unreadable`. Whether a topic is compacted is no fact about a cursor, so it alone is
+remembered for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without __all__
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+)
+
+from sidecar.core.evidence import Committed, LogEnd, TopicDescription
+from sidecar.core.faults import ABSENT, Answer, Fault, Known, Reading, Unreadable
+from sidecar.core.types import ClusterId, LeaderEpoch, Offset, Partition, TopicId
+from sidecar.kafka.client import (
+    ClientLog,
+    ClientSettings,
+    LogLine,
+    admin_config,
+    group_config,
+)
+from sidecar.kafka.faults import fault_of, is_stale_client, unavailable
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+GRACE_SECONDS = 1.0
+"""How much longer than the request's own time-out we wait before giving it up ourselves."""
+STALE_CLIENT_SECONDS = 4.0
+"""How long answers may stay those of a confused client before it is replaced."""
+CLEANUP_POLICY_SECONDS = 60.0
+COMMITTED_PARTITIONS_MAX = 2_000
+"""Of one question about committed offsets."""
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+# Kafka's words for "this cluster gives its topics no IDs".
+_NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """What a question ended with, kept as it was raised until somebody gives it a meaning."""
+
+    error: BaseException
+
+    @property
+    def code(self) -> int | None:
+        cause = self.error.args[0] if self.error.args else None
+        return cause.code() if isinstance(cause, KafkaError) else None
+
+    @property
+    def fault(self) -> Fault:
+        return fault_of(self.error)
+
+
+@dataclass(slots=True)
+class _Client:
+    """One admin client, and since when its answers have been suspicious."""
+
+    admin: AdminClient
+    suspicious_since: float | None = None
+    controller_seen: bool = False
+
+
+class _Worker:
+    """A thread for the calls that wait in the client's own code, one after another.
+
+    A daemon, so that a client that waits for a broker cannot keep the process from ending.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = (
+            queue.SimpleQueue()
+        )
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def submit(self, call: Callable[[], Any]) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._work.put((future, call))
+        return future
+
+    def end(self) -> None:
+        self._work.put(None)
+
+    def _run(self) -> None:
+        while (item := self._work.get()) is not None:
+            future, call = item
+            if not future.set_running_or_notify_cancel():
+                continue  # nobody waits for it any more
+            try:
+                future.set_result(call())
+            except BaseException as error:  # it is the asker's, whatever it is
+                future.set_exception(error)
+            del future, call, item
+
+
+@dataclass(slots=True)
+class _Asker:
+    """The consumer that is asked for committed offsets, and its thread."""
+
+    worker: _Worker
+    consumer: Consumer | None = None
+
+    def committed(
+        self, config: Mapping[str, Any], partitions: list[TopicPartition], timeout: float
+    ) -> list[TopicPartition]:
+        """On the thread."""
+        if self.consumer is None:
+            self.consumer = Consumer(dict(config))
+        return self.consumer.committed(partitions, timeout=timeout)
+
+    def all_committed(self, config: Mapping[str, Any], timeout: float) -> list[TopicPartition]:
+        """On the thread. With a consumer of its own, which goes with all it learnt of topics."""
+        until = time.monotonic() + timeout
+        consumer = Consumer(dict(config))
+        found: list[TopicPartition] = []
+        try:
+            topics = consumer.list_topics(timeout=timeout).topics
+            asked = [TopicPartition(n, i) for n, t in topics.items() for i in t.partitions]
+            for at in range(0, len(asked), COMMITTED_PARTITIONS_MAX):
+                left = max(0.1, until - time.monotonic())
+                found += consumer.committed(asked[at : at + COMMITTED_PARTITIONS_MAX], timeout=left)
+        finally:
+            consumer.close()
+        return found
+
+    def end(self) -> None:
+        def close() -> None:
+            if self.consumer is not None:
+                self.consumer.close()
+
+        self.worker.submit(close)
+        self.worker.end()
+
+
+class KafkaLog:
+    """Implements `sidecar.ports.Log` for one group."""
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        *,
+        request_timeout_seconds: float = 5.0,
+        log_line: LogLine | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._timeout = request_timeout_seconds
+        self._log = ClientLog(log_line, settings.secrets)
+        self._clock = clock
+        self._client: _Client | None = None
+        self._replacing = asyncio.Lock()
+        self._compacted: dict[tuple[str, TopicId | None], tuple[float, bool | None]] = {}
+        self._worker = _Worker("kafka-metadata")
+        self._asker: _Asker | None = None
+        self._closed = False
+
+    # --- the questions ------------------------------------------------------------------------
+
+    async def cluster_id(self) -> Answer[ClusterId]:
+        metadata = await self._metadata(self._probe_topic())
+        if isinstance(metadata, _Failed):
+            return Unreadable(metadata.fault)
+        if not metadata.cluster_id:
+            return Unreadable(unavailable("NO_CLUSTER_ID", "the brokers named no cluster ID"))
+        return Known(ClusterId(metadata.cluster_id))
+
+    async def committed(
+        self, partitions: Collection[Partition]
+    ) -> Mapping[Partition, Reading[Committed]]:
+        if not partitions:
+            return {}
+        answer = await self._committed([_topic_partition(p) for p in partitions])
+        if isinstance(answer, _Failed):
+            return dict.fromkeys(partitions, Unreadable(answer.fault))
+        missing = Unreadable(unavailable("NO_ANSWER", "the coordinator left this partition out"))
+        readings: dict[Partition, Reading[Committed]] = dict.fromkeys(partitions, missing)
+        for element in answer:
+            readings[Partition(element.topic, element.partition)] = _committed(element)
+        return readings
+
+    async def committed_in_group(self) -> Answer[Mapping[Partition, Committed]]:
+        answer = await self._committed(None)
+        if isinstance(answer, _Failed):
+            return Unreadable(answer.fault)
+        found: dict[Partition, Committed] = {}
+        for element in answer:
+            reading = _committed(element)
+            if isinstance(reading, Unreadable):
+                return reading
+            if isinstance(reading, Known):
+                found[Partition(element.topic, element.partition)] = reading.value
+        return Known(found)
+
+    async def topics(self, names: Collection[str]) -> Mapping[str, Reading[TopicDescription]]:
+        if not names:
+            return {}
+        describable = await self._can_describe()
+        if isinstance(describable, _Failed):
+            return dict.fromkeys(names, Unreadable(describable.fault))
+        if not describable:
+            return await self._topics_by_name(names)
+        unique = list(dict.fromkeys(names))
+        answers = await self._ask(
+            lambda admin: admin.describe_topics(
+                TopicCollection(unique), request_timeout=self._timeout
+            ),
+            unique,
+        )
+        readings: dict[str, Reading[TopicDescription]] = {}
+        unsupported: list[str] = []
+        for name, answer in answers.items():
+            if isinstance(answer, _Failed):
+                if answer.code in (KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION):
+                    unsupported.append(name)
+                readings[name] = Unreadable(answer.fault)
+                continue
+            identity = str(answer.topic_id)
+            topic_id = None if identity == _NO_TOPIC_ID else TopicId(identity)
+            readings[name] = Known(TopicDescription(topic_id, len(answer.partitions), None))
+        if unsupported:
+            readings |= await self._topics_by_name(unsupported)
+        return await self._with_cleanup_policy(readings)
+
+    async def log_ends(
+        self, partitions: Collection[Partition]
+    ) -> Mapping[Partition, Answer[LogEnd]]:
+        stable, ends = await asyncio.gather(
+            self._offsets(partitions, _LATEST, IsolationLevel.READ_COMMITTED),
+            self._offsets(partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED),
+        )
+        answers: dict[Partition, Answer[LogEnd]] = {}
+        for partition, end in ends.items():
+            last_stable = stable[partition]
+            if isinstance(end, _Failed):
+                answers[partition] = Unreadable(end.fault)
+            elif isinstance(last_stable, _Failed):
+                answers[partition] = Unreadable(last_stable.fault)
+            else:
+                answers[partition] = Known(
+                    LogEnd(
+                        high_watermark=Offset(end.offset),
+                        # Asked at the same time, so the one may be a little newer than the other.
+                        last_stable=Offset(min(last_stable.offset, end.offset)),
+                        epoch=_epoch(end.leader_epoch),
+                    )
+                )
+        return answers
+
+    async def log_starts(
+        self, partitions: Collection[Partition]
+    ) -> Mapping[Partition, Answer[Offset]]:
+        starts = await self._offsets(partitions, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)
+        return {
+            partition: Unreadable(start.fault)
+            if isinstance(start, _Failed)
+            else Known(Offset(start.offset))
+            for partition, start in starts.items()
+        }
+
+    async def close(self) -> None:
+        """Let the client go, without waiting for it: its end may take as long as a broker does."""
+        self._closed = True
+        client, self._client = self._client, None
+        if client is not None:
+            self._let_go(client)
+        asker, self._asker = self._asker, None
+        if asker is not None:
+            asker.end()
+        self._worker.end()
+
+    # --- how they are asked -------------------------------------------------------------------
+
+    async def _committed(
+        self, partitions: list[TopicPartition] | None
+    ) -> list[TopicPartition] | _Failed:
+        """Of these partitions, or of all that the cluster has."""
+        if self._closed:
+            return _Failed(RuntimeError("the connection to Kafka was closed"))
+        if self._asker is None:
+            self._asker = _Asker(_Worker("kafka-committed"))
+        asker, config = self._asker, group_config(self._settings)
+        timeout = self._timeout if partitions is not None else 4 * self._timeout
+        future = asyncio.wrap_future(
+            asker.worker.submit(
+                lambda: (
+                    asker.all_committed(config, timeout)
+                    if partitions is None
+                    else asker.committed(config, partitions, timeout)
+                )
+            )
+        )
+        await asyncio.wait([future], timeout=timeout + GRACE_SECONDS)
+        if not future.done():
+            # The client did not keep its own bound; it may never come back. The next question
+            # is asked of another one.
+            future.add_done_callback(_retrieved)
+            if self._asker is asker:
+                self._asker = None
+                asker.end()
+            return _Failed(TimeoutError("the client did not answer in time"))
+        if (raised := future.exception()) is not None:
+            return _Failed(raised)
+        answer: list[TopicPartition] = future.result()
+        return answer
+
+    async def _offsets(
+        self, partitions: Collection[Partition], spec: OffsetSpec, isolation: IsolationLevel
+    ) -> dict[Partition, Any]:
+        if not partitions:
+            return {}
+        asked = {_topic_partition(p): p for p in partitions}
+        answers = await self._ask(
+            lambda admin: admin.list_offsets(
+                dict.fromkeys(asked, spec), isolation_level=isolation, request_timeout=self._timeout
+            ),
+            list(asked),
+        )
+        by_partition = {}
+        for element, answer in answers.items():
+            if not isinstance(answer, _Failed) and answer.offset < 0:
+                answer = _Failed(TimeoutError("the leader gave no offset"))
+            by_partition[asked[element]] = answer
+        return by_partition
+
+    async def _topics_by_name(self, names: Collection[str]) -> dict[str, Reading[TopicDescription]]:
+        """From metadata, which has no IDs."""
+        readings: dict[str, Reading[TopicDescription]] = {}
+        for name in dict.fromkeys(names):
+            metadata = await self._metadata(name)
+            if isinstance(metadata, _Failed):
+                readings[name] = Unreadable(metadata.fault)
+                continue
+            topic = metadata.topics.get(name)
+            if topic is None:
+                error: object = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+            elif topic.error is not None:
+                error = topic.error
+            else:
+                readings[name] = Known(TopicDescription(None, len(topic.partitions), None))
+                continue
+            readings[name] = Unreadable(fault_of(error))
+        return readings
+
+    async def _with_cleanup_policy(
+        self, readings: dict[str, Reading[TopicDescription]]
+    ) -> dict[str, Reading[TopicDescription]]:
+        now = self._clock()
+        known = {n: r.value for n, r in readings.items() if isinstance(r, Known)}
+        wanted = [
+            name
+            for name, topic in known.items()
+            if (name, topic.topic_id) not in self._compacted
+            or now - self._compacted[name, topic.topic_id][0] > CLEANUP_POLICY_SECONDS
+        ]
+        if wanted:
+            asked = {ConfigResource(ConfigResource.Type.TOPIC, name): name for name in wanted}
+            answers = await self._ask(
+                lambda admin: admin.describe_configs(list(asked), request_timeout=self._timeout),
+                list(asked),
+            )
+            if len(self._compacted) > 10_000:
+                self._compacted.clear()
+            for resource, answer in answers.items():
+                name = asked[resource]
+                compacted: bool | None = None
+                if not isinstance(answer, _Failed):
+                    policy = answer.get("cleanup.policy")
+                    compacted = None if policy is None else "compact" in (policy.value or "")
+                elif answer.fault.transient:
+                    continue  # not remembered: asked again with the next look
+                self._compacted[name, known[name].topic_id] = (now, compacted)
+        return readings | {
+            name: Known(
+                TopicDescription(
+                    topic.topic_id,
+                    topic.partitions,
+                    self._compacted.get((name, topic.topic_id), (0.0, None))[1],
+                )
+            )
+            for name, topic in known.items()
+        }
+
+    async def _can_describe(self) -> bool | _Failed:
+        """Whether there is a controller; without one, descriptions only time out."""
+        client = self._client
+        if client is not None and client.controller_seen:
+            return True
+        metadata = await self._metadata(self._probe_topic())
+        if isinstance(metadata, _Failed):
+            return metadata
+        controller = metadata.controller_id
+        if controller not in metadata.brokers:
+            # −1, or a 0 that was never filled in: none. Any other: one that is just not there.
+            if controller < 1:
+                return False
+            return _Failed(TimeoutError(f"the controller, broker {controller}, is not there"))
+        if (client := self._client) is not None:
+            client.controller_seen = True
+        return True
+
+    def _probe_topic(self) -> str | None:
+        """One topic's metadata carries cluster and controller; a large cluster's would be large."""
+        return next((name for name in self._settings.topics if not name.startswith("^")), None)
+
+    async def _metadata(self, topic: str | None) -> Any:
+        """ClusterMetadata, or `_Failed`. The call has no future, so it waits on a thread."""
+
+        def call(admin: AdminClient) -> Mapping[str, Future[Any]]:
+            return {
+                "": self._worker.submit(
+                    lambda: (
+                        admin.list_topics(topic, timeout=self._timeout)
+                        if topic is not None
+                        else admin.list_topics(timeout=self._timeout)
+                    )
+                )
+            }
+
+        return (await self._ask(call, [""]))[""]
+
+    async def _ask(
+        self, call: Callable[[AdminClient], Mapping[K, Future[Any]]], keys: Collection[K]
+    ) -> dict[K, Any]:
+        """Each key's answer or `_Failed`, none later than the bound."""
+        client = await self._usable_client()
+        if isinstance(client, _Failed):
+            return dict.fromkeys(keys, client)
+        try:
+            client.admin.poll(0)  # its log lines wait there
+            futures = call(client.admin)
+        except (KafkaException, ValueError, TypeError, RuntimeError) as error:
+            return dict.fromkeys(keys, _Failed(error))
+        waiting = {key: asyncio.wrap_future(future) for key, future in futures.items()}
+        await asyncio.wait(waiting.values(), timeout=self._timeout + GRACE_SECONDS)
+        answers: dict[K, Any] = {}
+        for key in keys:
+            future = waiting.get(key)
+            if future is None:
+                answers[key] = _Failed(TimeoutError("the client left this element out"))
+            elif not future.done():
+                future.add_done_callback(_retrieved)
+                answers[key] = _Failed(TimeoutError("the client did not answer in time"))
+            elif future.cancelled():
+                answers[key] = _Failed(TimeoutError("the question was dropped"))
+            elif (raised := future.exception()) is not None:
+                answers[key] = _Failed(raised)
+            else:
+                answers[key] = future.result()
+        self._judge(client, answers.values())
+        return answers
+
+    # --- the client and its replacement -------------------------------------------------------
+
+    def _judge(self, client: _Client, answers: Iterable[Any]) -> None:
+        failed = [a for a in answers if isinstance(a, _Failed)]
+        if not any(is_stale_client(a.error) for a in failed):
+            client.suspicious_since = None
+        elif client.suspicious_since is None:
+            client.suspicious_since = self._clock()
+
+    async def _usable_client(self) -> _Client | _Failed:
+        if self._closed:
+            return _Failed(RuntimeError("the connection to Kafka was closed"))
+        client = self._client
+        if client is not None and not self._worn_out(client):
+            return client
+        async with self._replacing:
+            client = self._client
+            if client is not None and not self._worn_out(client):
+                return client
+            try:
+                # The constructor may read certificates: not on the event loop.
+                admin = await asyncio.to_thread(
+                    AdminClient, admin_config(self._settings), logger=self._log
+                )
+            except (KafkaException, ValueError, TypeError, RuntimeError) as error:
+                return _Failed(error)
+            if client is not None:
+                self._let_go(client)
+            self._client = _Client(admin)
+            return self._client
+
+    def _worn_out(self, client: _Client) -> bool:
+        since = client.suspicious_since
+        return since is not None and self._clock() - since > STALE_CLIENT_SECONDS
+
+    @staticmethod
+    def _let_go(client: _Client) -> None:
+        """Its destructor waits for its threads: let that be where nobody else waits."""
+        holder = [client]
+        threading.Thread(target=holder.clear, name="kafka-log-end", daemon=True).start()
+
+
+def _topic_partition(partition: Partition) -> TopicPartition:
+    return TopicPartition(partition.topic, partition.index)
+
+
+def _epoch(epoch: int | None) -> LeaderEpoch | None:
+    return None if epoch is None or epoch < 0 else LeaderEpoch(epoch)
+
+
+def _committed(element: TopicPartition) -> Reading[Committed]:
+    if element.error is not None:
+        return Unreadable(fault_of(element.error))
+    if element.offset == OFFSET_INVALID:
+        return ABSENT
+    return Known(
+        Committed(
+            next=Offset(element.offset),
+            epoch=_epoch(element.leader_epoch),
+            metadata=element.metadata or None,
+        )
+    )
+
+
+def _retrieved(future: asyncio.Future[Any]) -> None:
+    """A late answer is nobody's, and no reason to complain of an exception never retrieved."""
+    if not future.cancelled():
+        future.exception()

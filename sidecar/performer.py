@@ -1,0 +1,163 @@
+"""Carries out one command of the engine's that has to wait for a server, and brings its answer.
+
+Apart from the runtime, because the simulator performs the same commands with the same code, on
+fakes and on its own idea of time: where one question of a look is answered and the next is not yet
+asked, anything may happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias, assert_never
+
+from sidecar.core.checkpoint import Registry
+from sidecar.core.enrolment import Create, GroupEvidence, Register
+from sidecar.core.evidence import Evidence
+from sidecar.core.faults import Answer, Known
+from sidecar.core.policy import Policy
+from sidecar.core.types import Instant, Partition, StoreId
+from sidecar.engine import messages as m
+from sidecar.ports import CheckpointStore, Fetcher, Log
+
+Question: TypeAlias = (
+    m.PerformInstall
+    | m.Look
+    | m.AskFloors
+    | m.AskBounds
+    | m.AskTopics
+    | m.AskOwners
+    | m.Commit
+    | m.ReadMemory
+    | m.GatherGroup
+    | m.WriteRegistry
+    | m.MarkStarted
+)
+"""Commands that are answered by an event."""
+
+
+class Performer:
+    """`store_name` is what the store will be called, should it have no registry of the group."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        store_name: StoreId,
+        log: Log,
+        fetcher: Fetcher,
+        store: CheckpointStore,
+        now: Callable[[], Instant],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._policy = policy
+        self._group = policy.group
+        self._store_name = store_name
+        self._log = log
+        self._fetcher = fetcher
+        self._store = store
+        self._now = now
+        self._sleep = sleep
+
+    async def answer(self, question: Question) -> m.Event:
+        match question:
+            case m.PerformInstall():
+                return await self._install(question)
+            case m.Look():
+                return await self._look(question)
+            case m.AskFloors(ask, partitions):
+                return m.FloorsAnswered(ask, await self._log.log_starts(partitions))
+            case m.AskBounds(ask, partitions):
+                ends = await self._log.log_ends(partitions)
+                return m.BoundsAnswered(ask, ends, await self._log.log_starts(partitions))
+            case m.AskTopics(ask, names):
+                return m.TopicsAnswered(ask, await self._log.topics(names))
+            case m.AskOwners(ask, partitions):
+                asked_at = self._now().monotonic
+                marks = await self._store.watch(self._group, partitions)
+                return m.OwnersAnswered(ask, marks, asked_at)
+            case m.Commit(ask, offsets):
+                return m.Committed(ask, await self._fetcher.commit(offsets))
+            case m.ReadMemory(ask, partition, receipts_min):
+                answer = await self._store.memory(self._group, partition, receipts_min)
+                return m.MemoryRead(ask, partition, answer)
+            case m.GatherGroup():
+                return await self._gather_group(question)
+            case m.WriteRegistry(ask, enrolment):
+                return m.RegistryWritten(ask, await self._write_registry(enrolment))
+            case m.MarkStarted(ask, store, partitions):
+                fault = await self._store.mark_started(self._group, store, partitions)
+                return m.StartedMarked(ask, partitions, fault)
+            case _:
+                assert_never(question)
+
+    async def _install(self, question: m.PerformInstall) -> m.InstallAnswered:
+        if question.after_seconds:
+            await self._sleep(question.after_seconds)
+        asked_at = self._now().monotonic
+        result = await self._store.install(question.install)
+        return m.InstallAnswered(question.install, result, asked_at)
+
+    async def _look(self, question: m.Look) -> m.Looked:
+        """The order of these questions is part of the argument: see `core.evidence`."""
+        partitions = list(question.cues)
+        asked_at = self._now().wall
+        cluster = await self._log.cluster_id()
+        committed = await self._log.committed(partitions)
+        registry = await self._store.registry(self._group)
+        stored = await self._store.read(self._group, partitions)
+        topics = await self._log.topics(sorted({p.topic for p in partitions}))
+        ends = await self._log.log_ends(partitions)
+        starts = await self._log.log_starts(partitions)
+        evidence = {
+            partition: Evidence(
+                group=self._group,
+                partition=partition,
+                isolation=self._policy.isolation,
+                cue=cue,
+                cluster_id=cluster,
+                committed=committed[partition],
+                stored=stored[partition],
+                registry=registry,
+                topic=topics[partition.topic],
+                log_end=ends[partition],
+                log_start=starts[partition],
+                asked_at=asked_at,
+                fetched_to=question.fetched_to.get(partition),
+            )
+            for partition, cue in question.cues.items()
+        }
+        return m.Looked(question.ask, evidence)
+
+    async def _gather_group(self, question: m.GatherGroup) -> m.GroupGathered:
+        asked_at = self._now().wall
+        registry = await self._store.registry(self._group)
+        committed = await self._log.committed_in_group()
+        topics = await self._log.topics(question.topics)
+        partitions = [
+            Partition(name, index)
+            for name, reading in topics.items()
+            if isinstance(reading, Known)
+            for index in range(reading.value.partitions)
+        ]
+        ends = await self._log.log_ends(partitions)
+        starts = await self._log.log_starts(partitions)
+        evidence = GroupEvidence(
+            group=self._group,
+            registry=registry,
+            store=self._store_name,
+            committed=committed,
+            topics=topics,
+            log_ends=ends,
+            log_starts=starts,
+            asked_at=asked_at,
+        )
+        return m.GroupGathered(question.ask, evidence)
+
+    async def _write_registry(self, enrolment: Create | Register) -> Answer[Registry]:
+        match enrolment:
+            case Create(registry):
+                return await self._store.create_registry(registry)
+            case Register(store, topics, baselines):
+                return await self._store.register(self._group, store, topics, baselines)
+            case _:
+                assert_never(enrolment)

@@ -1,0 +1,1 @@
+"""Benches: real Kafka and Redis servers that the tests start, break and throw away."""
