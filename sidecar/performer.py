@@ -105,6 +105,7 @@ class Performer:
         committed = await self._log.committed(partitions)
         registry = await self._store.registry(self._group)
         stored = await self._store.read(self._group, partitions)
+        store_epoch = await self._store.life()
         topics = await self._log.topics(sorted({p.topic for p in partitions}))
         ends = await self._log.log_ends(partitions)
         starts = await self._log.log_starts(partitions)
@@ -123,6 +124,7 @@ class Performer:
                 log_start=starts[partition],
                 asked_at=asked_at,
                 fetched_to=question.fetched_to.get(partition),
+                store_epoch=store_epoch,
             )
             for partition, cue in question.cues.items()
         }

@@ -234,6 +234,10 @@ class CheckpointStore(Protocol):
 
     async def health(self) -> Answer[StoreHealth]: ...
 
+    async def life(self) -> Answer[str]:
+        """`StoreHealth.epoch` alone: which life of which server answers."""
+        ...
+
     async def registry(self, group: GroupId) -> Reading[Registry]: ...
 
     async def create_registry(self, registry: Registry) -> Answer[Registry]:
@@ -248,7 +252,9 @@ class CheckpointStore(Protocol):
         baselines: Mapping[Partition, Offset],
     ) -> Answer[Registry]:
         """Adds topics and baselines not yet there (an earlier one stands), or raises a topic's
-        partition count; refused with `REFUSED` when the registry is gone or another's."""
+        partition count. A topic that was created again takes the earlier one's place, with the
+        baselines of its partitions that have not started. Refused with `REFUSED` when the
+        registry is gone or another's."""
         ...
 
     async def mark_started(

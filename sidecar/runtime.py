@@ -102,7 +102,9 @@ class Runtime:
         store: CheckpointStore,
         recorder: Recorder,
         clock: Clock,
+        topics: Collection[str] = (),
     ) -> None:
+        """`topics`: those that are subscribed to by name."""
         self.engine = Engine(policy, name=name)
         self.policy = policy
         self.fatal: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
@@ -135,6 +137,8 @@ class Runtime:
         self._store_seen = False
         self._kafka_fault: Fault | None = None
         self._kafka_seen = False
+        self._topics = tuple(topics)
+        self._topic_faults: tuple[str, ...] = ()
         self._since: dict[Component, float] = {}
         self._notices: deque[Notice] = deque(maxlen=NOTICES_KEPT)
         self._notice_count = 0
@@ -150,6 +154,7 @@ class Runtime:
         self._spawn(self._ticks())
         self._spawn(self._join())
         self._spawn(self._watch_store())
+        self._spawn(self._watch_group())
         self._spawn(self._watch_gaps())
 
     async def stop(self, deadline_seconds: float, *, flush: bool) -> None:
@@ -188,6 +193,27 @@ class Runtime:
             await asyncio.sleep(HEALTH_SECONDS)
             if self._joined:
                 await self._look_at_store()
+
+    async def _watch_group(self) -> None:
+        """While the group is not joined: is a broker there at all, and are the topics? A client
+        whose topics are missing never joins, and says why only after half a minute, if at all."""
+        while not self._closing:
+            await asyncio.sleep(HEALTH_SECONDS)
+            if not self._joined or self.engine.member is not None:
+                self._topic_faults = ()
+                continue
+            cluster = await self._log.cluster_id()
+            if not isinstance(cluster, Known):
+                continue
+            self.cluster = cluster.value
+            if not self._kafka_seen and self._kafka_fault is None:
+                self._component(Component.KAFKA, None)
+            described = await self._log.topics(self._topics)
+            self._topic_faults = tuple(
+                f"{name}: {reading.fault.detail}"
+                for name, reading in described.items()
+                if isinstance(reading, Unreadable) and not reading.fault.transient
+            )
 
     async def _look_at_store(self) -> None:
         health = await self._store.health()
@@ -369,7 +395,8 @@ class Runtime:
             elif not seen:
                 reasons.append(f"{component.value}: not reached yet")
         if self._joined and self.engine.member is None and not reasons:
-            reasons.append("kafka: the group is not joined yet")
+            why = "".join(f"; {fault}" for fault in self._topic_faults)
+            reasons.append(f"kafka: the group is not joined yet{why}")
         return StatusView(
             ready=not reasons,
             reasons=tuple(reasons),

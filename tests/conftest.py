@@ -17,6 +17,8 @@ from tests.benches.process import BenchError, free_port, live, release_port
 from tests.benches.proxy import Proxy
 from tests.benches.redis import Sentinels, Valkey, ValkeyCluster
 
+_BROKERS = {"kafka", "kafka_broker", "proxied_kafka", "kafka_trio", "secure_kafka"}
+
 B = TypeVar("B", KafkaBroker, KafkaTrio, SecureKafka, Valkey, Sentinels, ValkeyCluster)
 
 
@@ -124,7 +126,7 @@ def valkey_cluster() -> Iterator[Callable[..., ValkeyCluster]]:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Fetch what brokers need before any test's time limit runs."""
-    wanted = any("kafka" in " ".join(getattr(i, "fixturenames", ())) for i in session.items)
+    wanted = any(not _BROKERS.isdisjoint(getattr(i, "fixturenames", ())) for i in session.items)
     if wanted and not session.config.option.collectonly:
         with suppress(BenchError):  # the fixture will say it
             prepare()

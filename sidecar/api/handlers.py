@@ -242,7 +242,7 @@ class Handlers:
 
     async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
         """To its end, also when the client is gone by then."""
-        task = asyncio.ensure_future(work)
+        task = asyncio.get_running_loop().create_task(work)
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
         try:

@@ -69,6 +69,8 @@ class Checkpoint:
     """`horizon`: the offset up to which records may have been handed out.
 
     `baseline`: where this partition's history with us begins. `gap` is the open gap, if any.
+    `store_epoch`: the life of the store in which the horizon was claimed; in another one it may
+    be older than what was handed out.
     `replay`: what a foreign hand asked to have delivered again, until somebody answers.
     """
 
@@ -82,6 +84,7 @@ class Checkpoint:
     store: StoreId
     gap: GapId | None = None
     replay: Interval | None = None
+    store_epoch: str = ""
 
     @property
     def applied(self) -> Offset:

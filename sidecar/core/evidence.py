@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sidecar.core.checkpoint import Checkpoint, Registry
-from sidecar.core.faults import Answer, Reading
+from sidecar.core.faults import Answer, Known, Reading
 from sidecar.core.gap import Gap
 from sidecar.core.types import (
     ClusterId,
@@ -49,6 +49,9 @@ class LogEnd:
     high_watermark: Offset
     last_stable: Offset
     epoch: LeaderEpoch | None
+
+
+UNSAID: Answer[str] = Known("")
 
 
 class Cue(StrEnum):
@@ -89,3 +92,4 @@ class Evidence:
     log_start: Answer[Offset]
     asked_at: float
     fetched_to: Offset | None = None
+    store_epoch: Answer[str] = UNSAID

@@ -53,7 +53,12 @@ class Policy:
     horizon_records: int = 5_000
     """How far beyond the position records may be handed out without another write."""
     buffer_pages: int = 4
-    """Pages read ahead of the application, per partition, before fetching pauses."""
+    """Pages read ahead of the application, per partition at least, before fetching waits; records
+    may be as many, and in bytes it is the bound."""
+    buffer_pages_max: int = 16
+    buffer_records: int = 32_000
+    """Records read ahead of all partitions together, where that allows for more pages of each: the
+    more there are, the less one partition's run of records keeps the others waiting."""
     retry_seconds_min: float = 0.1
     retry_seconds_max: float = 5.0
     witness_digests: int = 8

@@ -81,6 +81,7 @@ TRANSITIONS: Mapping[tuple[Phase, Step], Phase] = MappingProxyType(
         (Phase.VERIFYING, Step.READ): Phase.CONCLUDING,
         (Phase.VERIFYING, Step.LOOK): Phase.LOOKING,
         (Phase.VERIFYING, Step.LOST): Phase.WAITING,
+        (Phase.VERIFYING, Step.HOLD): Phase.HELD,
         (Phase.CONCLUDING, Step.VERIFIED): Phase.DELIVERING,
         (Phase.CONCLUDING, Step.COMMITTED): Phase.COMMITTING,
         (Phase.CONCLUDING, Step.WIDEN): Phase.REMEMBERING,

@@ -169,6 +169,7 @@ def _unreadable_identity(evidence: Evidence, *, patient: bool) -> Wait | Hold | 
         evidence.committed,
         evidence.stored,
         evidence.registry,
+        evidence.store_epoch,
         evidence.topic,
     ):
         if isinstance(reading, Unreadable):
@@ -371,6 +372,8 @@ def _other_scope(facts: _Facts) -> Hold | None:
 
 
 def _judge_testimony(facts: _Facts) -> Judgement:
+    if facts.registry is None:
+        return Enrol("the store knows nothing of this group")
     if facts.checkpoint is not None:
         return _with_checkpoint(facts, facts.checkpoint)
     return _without_checkpoint(facts)
@@ -453,8 +456,7 @@ def _foreign_commit(facts: _Facts, checkpoint: Checkpoint, why: str) -> Judgemen
 def _without_checkpoint(facts: _Facts) -> Judgement:
     partition = facts.evidence.partition
     registry = facts.registry
-    if registry is None:
-        return Enrol("the store knows nothing of this group yet")
+    assert registry is not None
     witness = facts.witness
     if witness is not None:
         return _range(
@@ -596,6 +598,14 @@ def _range(
     out = _out_of_range(facts, base, fetched_to, start, end)
     if out is not None:
         return out
+    life = evidence.store_epoch.value if isinstance(evidence.store_epoch, Known) else ""
+    if facts.checkpoint is not None and facts.checkpoint.store_epoch != life:
+        # Another life of the store: the horizon it remembers may be older than what was handed out.
+        horizon_unknown = True
+    witness = facts.witness
+    reached = base.horizon if witness is None else Offset(max(base.horizon, witness.horizon))
+    store = base.store if facts.registry is None else facts.registry.store
+    base = replace(base, store=store, store_epoch=life, horizon=reached)
     described = facts.topic.topic_id
     if verdict is Verdict.RESUME and start == position:
         verdict = Verdict.RESUME_AT_BOUNDARY

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from sidecar.core.evidence import Cue
+from sidecar.core.evidence import Cue, TopicDescription
 from sidecar.core.facts import (
     CommitEnded,
     FaultMet,
 )
-from sidecar.core.faults import FaultKind, Known, Unreadable
+from sidecar.core.faults import FaultKind, Known, Reading, Unreadable
 from sidecar.core.recovery import Phase, Step
 from sidecar.core.types import (
     Condition,
@@ -26,6 +26,7 @@ from sidecar.ports import (
 )
 
 COMMIT_REFRESH_SECONDS = 600.0
+IDENTITY_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -45,11 +46,15 @@ class Commits(Part):
         self.in_flight: CommitInFlight | None = None
         self._sent_at = -1e9
         self._backoff_seconds = 0.0
+        self._identity: m.Ask | None = None
+        self._identity_at = -1e9
+        self._identity_of: dict[Partition, Offset] = {}
+        """Where each partition stood when its topic's identity was asked for."""
 
-    def pinned_topics(self, offsets: Mapping[Partition, CommitRequest]) -> tuple[str, ...]:
+    def pinned_topics(self, partitions: Iterable[Partition]) -> tuple[str, ...]:
         """The topics whose identity a commit has to confirm; those pinned by name have none."""
         pinned = set()
-        for partition in offsets:
+        for partition in partitions:
             checkpoint = self.context.cursors[partition].checkpoint
             if checkpoint is not None and checkpoint.identity.topic_id is not None:
                 pinned.add(partition.topic)
@@ -60,6 +65,23 @@ class Commits(Part):
         since = cursor.committed_at
         if since is not None and self.context.now.monotonic - since >= COMMIT_REFRESH_SECONDS:
             self.dirty.add(cursor.partition)
+
+    def watch(self, partitions: tuple[Partition, ...]) -> None:
+        """From time to time: is each topic still the one it was? Before every commit that is asked
+        anyway; a partition that is idle, or whose application asks for nothing, has no commit,
+        and the client reads a topic that was created again on in silence."""
+        now = self.context.now.monotonic
+        if self._identity is None and now - self._identity_at >= IDENTITY_SECONDS:
+            self._identity_at = now
+            named = self.pinned_topics(partitions)
+            if named:
+                self._identity = self.context.ask()
+                self._identity_of = {
+                    partition: cursor.checkpoint.token.next
+                    for partition, cursor in self.context.cursors.items()
+                    if cursor.checkpoint is not None
+                }
+                self.context.do(m.AskTopics(self._identity, named))
 
     def advance_commit(self) -> None:
         if self.in_flight is not None or not self.dirty or self.parts.membership.revocations:
@@ -80,6 +102,8 @@ class Commits(Part):
             return
         self._sent_at = now
         self.urgent = False
+        # From here on: what is promoted meanwhile needs a commit of its own.
+        self.dirty.difference_update(offsets)
         named = self.pinned_topics(offsets)
         self.in_flight = CommitInFlight(self.context.ask(), offsets)
         if named:
@@ -93,18 +117,26 @@ class Commits(Part):
             self.in_flight = None
             return
         commit.confirmed = True
-        for partition in commit.offsets:
-            self.dirty.discard(partition)
         self.context.do(m.Commit(commit.ask, commit.offsets))
 
     def topics_answered(self, event: m.TopicsAnswered) -> None:
         commit = self.in_flight
         if commit is not None and commit.ask == event.ask and not commit.confirmed:
-            before = len(commit.offsets)
+            asked = set(commit.offsets)
             commit.offsets = self.confirmed(event, commit.offsets)
-            if len(commit.offsets) < before and not commit.offsets:
+            self.dirty.update(
+                p for p in asked.difference(commit.offsets) if p in self.context.cursors
+            )
+            if asked and not commit.offsets:
                 self._backoff_seconds = min(2.0, max(0.25, self._backoff_seconds * 2))
             self.send_commit(commit)
+            return
+        if event.ask == self._identity:
+            self._identity = None
+            for partition, cursor in self.context.cursors.items():
+                if partition.topic in event.topics and partition in self._identity_of:
+                    reading = event.topics[partition.topic]
+                    self.same_topic(cursor, reading, self._identity_of[partition])
             return
         for revocation in list(self.parts.membership.revocations):
             if revocation.ask == event.ask:
@@ -113,33 +145,51 @@ class Commits(Part):
     def confirmed(
         self, event: m.TopicsAnswered, offsets: dict[Partition, CommitRequest]
     ) -> dict[Partition, CommitRequest]:
-        """Those whose topic is still the one they belong to. Another ID is a prompt to look."""
-        confirmed = {}
-        for partition, request in offsets.items():
-            cursor = self.context.cursors.get(partition)
-            if cursor is None or cursor.checkpoint is None:
-                continue
-            pinned = cursor.checkpoint.identity.topic_id
-            reading = event.topics.get(partition.topic)
-            if pinned is None:
-                confirmed[partition] = request
-            elif isinstance(reading, Known):
-                if reading.value.topic_id == pinned:
-                    confirmed[partition] = request
-                elif (
-                    reading.value.topic_id is not None
+        """Those whose topic is still the one they belong to."""
+        for topic in {partition.topic for partition in offsets}:
+            reading = event.topics.get(topic)
+            if isinstance(reading, Unreadable):
+                self.context.note(FaultMet(reading.fault, None))
+        return {
+            partition: request
+            for partition, request in offsets.items()
+            if (cursor := self.context.cursors.get(partition)) is not None
+            and self.same_topic(cursor, event.topics.get(partition.topic), request.next)
+        }
+
+    def same_topic(
+        self, cursor: Cursor, reading: Reading[TopicDescription] | None, asked_at: Offset
+    ) -> bool:
+        """Whether the topic is still the one it was; another ID, or none, is a prompt to look.
+
+        `asked_at` is where the partition stood when that was asked: what was promoted up to there
+        is confirmed. What is promoted after, and never confirmed, a gap names in its evidence.
+        """
+        if cursor.checkpoint is None:
+            return False
+        pinned = cursor.checkpoint.identity.topic_id
+        if pinned is None:
+            return True
+        match reading:
+            case Known(topic):
+                if topic.topic_id == pinned:
+                    cursor.confirmed_to = Offset(max(cursor.confirmed_to or 0, asked_at))
+                    return True
+                if (
+                    topic.topic_id is not None
                     and not cursor.revoking
                     and cursor.phase in (Phase.DELIVERING, Phase.COMMITTING, Phase.GAP)
                 ):
                     self.context.look(cursor, Cue.TOPIC_ID_DIFFERED)
-            elif isinstance(reading, Unreadable):
-                self.context.note(FaultMet(reading.fault, partition))
-                if reading.fault.kind is FaultKind.TOPIC_UNKNOWN and cursor.phase in (
+            case Unreadable(fault):
+                if fault.kind is FaultKind.TOPIC_UNKNOWN and cursor.phase in (
                     Phase.DELIVERING,
                     Phase.COMMITTING,
                 ):
                     self.context.look(cursor, Cue.TOPIC_ID_DIFFERED)
-        return confirmed
+            case _:
+                pass
+        return False
 
     def commit_answered(self, event: m.Committed) -> None:
         commit = self.in_flight

@@ -18,7 +18,9 @@ from sidecar.core.recovery import Phase, Step, after
 from sidecar.core.types import (
     Condition,
     Fields,
+    HoldId,
     Instant,
+    Offset,
     Partition,
     Verdict,
 )
@@ -49,6 +51,10 @@ class Context:
         self.touched: set[Partition] = set()
         """Cursors this step changed: only these are looked at afterwards, so that a step costs
         the same with one partition and with a thousand."""
+        self.taken: set[tuple[Phase, Step]] = set()
+        """Rows of the recovery table that this life took."""
+        self.verdicts: set[str] = set()
+        """Verdicts that this life reached."""
         self._count = 0
 
     def do(self, command: m.Command) -> None:
@@ -73,6 +79,9 @@ class Context:
             raise InvariantBroken(
                 "recovery_table", f"{cursor.partition}: no step {step} from {cursor.phase}"
             )
+        self.taken.add((cursor.phase, step))
+        if reason is not None:
+            self.verdicts.add(reason.value)
         before = cursor.state
         self.touched.add(cursor.partition)
         if cursor.phase is not Phase.LOOKING:
@@ -103,7 +112,18 @@ class Context:
         cursor.cue = cue
         cursor.look_at = None
         cursor.look_when_drained = None
+        cursor.drained = False
         self.looks[cursor.partition] = cue
+
+    def hold(self, cursor: Cursor, judged: verdict.Hold, wait_seconds: float) -> None:
+        """Held until somebody answers or what was found is another thing by then."""
+        named = (judged.verdict, judged.detail)
+        if cursor.hold_id is None or cursor.hold_named != named:
+            cursor.hold_id = HoldId(self.new_name("hold"))
+            cursor.hold_named = named
+        cursor.hold = judged
+        self.move(cursor, Step.HOLD, reason=judged.verdict, detail=judged.detail)
+        cursor.look_at = self.now.monotonic + wait_seconds
 
     def wait(self, cursor: Cursor, judged: verdict.Wait) -> None:
         now = self.now.monotonic
@@ -137,6 +157,7 @@ class Context:
             self.refuse(waiter.request, Refused.PAGE_LOST, detail)
         cursor.waiters.clear()
         cursor.hand = None
+        cursor.redelivered_below = Offset(max(cursor.redelivered_below, cursor.handed_to))
 
     def stop_fetching(self, cursor: Cursor) -> None:
         if cursor.fetching:

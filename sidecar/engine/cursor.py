@@ -90,9 +90,13 @@ class Cursor:
     started: bool = False
     committed: Offset | None = None
     committed_at: float | None = None
+    confirmed_to: Offset | None = None
+    """Promotions below this were confirmed to be of the pinned topic; None: none by this life."""
     gap: Gap | None = None
     hold: Hold | None = None
     hold_id: HoldId | None = None
+    hold_named: tuple[Verdict, str] | None = None
+    """What `hold_id` stands for: the same finding keeps its id when it is looked at again."""
     last_resolved: GapId | None = None
     log_start: Offset | None = None
     log_end: LogEnd | None = None
@@ -105,14 +109,15 @@ class Cursor:
     began_at: float = 0.0
     live: bool = False
     """Verified once in this attempt: a look that confirms it needs no new claim."""
+    shaken: bool = False
+    """The leader changed since the overlap was read: what is in hand is not verified any more."""
     redelivered_below: Offset = ZERO
     handed_to: Offset = ZERO
     session: SessionId = NO_SESSION
     fetching: bool = False
     paused: bool = False
     full_since: float | None = None
-    slow_until: float = 0.0
-    """The application was slower than the fetcher of late: until then, pause at once when full."""
+    """Since when this one is all but full while another one starves behind it."""
     overlap: Overlap | None = None
     widened: bool = False
     matched: int = 0
@@ -121,6 +126,12 @@ class Cursor:
     """Receipts beyond the applied position, as the store holds them."""
     hand: Hand | None = None
     look_when_drained: Cue | None = None
+    blocked: tuple[Offset, str] | None = None
+    """A record that cannot be read, and why: held there once all before it is promoted."""
+    blocked_seconds: float = 0.0
+    """How long the last hold at such a record lasted before it was tried again."""
+    drained: bool = False
+    """Held at the end of verified ground, so that what was promoted may be committed."""
     needs_commit: bool = False
     floor_ask: Ask | None = None
     floor_reads: int = 0
@@ -158,6 +169,8 @@ class Cursor:
             return False
         if self.phase is Phase.GAP:
             return self.gap is not None and _committable(self.gap)
+        if self.phase is Phase.HELD:
+            return self.drained
         return self.phase in (Phase.DELIVERING, Phase.COMMITTING)
 
     def commit_request(self, policy: Policy) -> CommitRequest:
@@ -194,7 +207,7 @@ class Cursor:
         checkpoint, hand = self.checkpoint, self.hand
         assert checkpoint is not None
         assert hand is not None
-        whole = page.done == 0 and all(o is None for o in page.outcomes)
+        whole = page.done == 0 and page.outcomes.count(None) == len(page.outcomes)
         if whole:
             offsets, records = page.offsets, page.records
         else:

@@ -176,6 +176,7 @@ class Engine:
         if held:
             parts.membership.watch(held)
             parts.reading.watch(held)
+            parts.commits.watch(held)
 
     def views(self) -> list[PartitionView]:
         return [cursor.view() for _, cursor in sorted(self.context.cursors.items())]

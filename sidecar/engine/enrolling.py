@@ -7,9 +7,8 @@ from typing import assert_never
 from sidecar.core import enrolment, verdict
 from sidecar.core.faults import Unreadable
 from sidecar.core.policy import Start
-from sidecar.core.recovery import Phase, Step
+from sidecar.core.recovery import Phase
 from sidecar.core.types import (
-    HoldId,
     Verdict,
 )
 from sidecar.engine import messages as m
@@ -50,7 +49,7 @@ class Enrolling(Part):
                     if isinstance(judged, verdict.Wait):
                         self.context.wait(cursor, judged)
                     else:
-                        self.hold_enrolling(cursor, judged)
+                        self.context.hold(cursor, judged, WAIT_SECONDS_MAX)
             case enrolment.StartRefused():
                 self._asked = None
                 hold = verdict.Hold(
@@ -59,17 +58,11 @@ class Enrolling(Part):
                     ("earliest", "latest"),
                 )
                 for cursor in self.enrolling_cursors():
-                    self.hold_enrolling(cursor, hold)
+                    self.context.hold(cursor, hold, WAIT_SECONDS_MAX)
             case enrolment.Create() | enrolment.Register():
                 self.context.do(m.WriteRegistry(self._asked, plan))
             case _:
                 assert_never(plan)
-
-    def hold_enrolling(self, cursor: Cursor, judged: verdict.Hold) -> None:
-        cursor.hold = judged
-        cursor.hold_id = HoldId(self.context.new_name("hold"))
-        self.context.move(cursor, Step.HOLD, reason=judged.verdict, detail=judged.detail)
-        cursor.look_at = self.context.now.monotonic + WAIT_SECONDS_MAX
 
     def registry_written(self, event: m.RegistryWritten) -> None:
         if event.ask != self._asked:
@@ -81,6 +74,6 @@ class Enrolling(Part):
                 if isinstance(judged, verdict.Wait):
                     self.context.wait(cursor, judged)
                 else:
-                    self.hold_enrolling(cursor, judged)
+                    self.context.hold(cursor, judged, WAIT_SECONDS_MAX)
             else:
                 self.context.look(cursor, cursor.cue)

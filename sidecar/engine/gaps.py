@@ -41,6 +41,7 @@ class Gaps(Part):
         hand = cursor.hand
         if (
             cursor.live
+            and not cursor.shaken
             and judged.reason is GapReason.RETENTION_LOSS
             and hand is not None
             and hand.position > judged.interval.first
@@ -67,9 +68,16 @@ class Gaps(Part):
             judged.base,
             judged.expected,
             judged.detail,
-            verdict.describe(evidence),
+            self._with_unconfirmed(cursor, judged, verdict.describe(evidence)),
             judged.supersedes,
         )
+
+    def _with_unconfirmed(self, cursor: Cursor, judged: verdict.Open, fields: Fields) -> Fields:
+        """Promotions since the topic's identity was last confirmed may be of the new topic's
+        records: the client reads a topic that was created again on in silence. None: unknown."""
+        if judged.reason is not GapReason.TOPIC_RECREATED:
+            return fields
+        return {**fields, "confirmed_to": cursor.confirmed_to}
 
     def open_gap(
         self,

@@ -98,7 +98,7 @@ class Page:
             last = self.offsets[-1] if report.through is None else report.through
             if report.outcome is Outcome.RETRY:
                 return last == self.offsets[-1]
-            if last == self.offsets[-1] and all(o is None for o in outcomes):
+            if last == self.offsets[-1] and outcomes.count(None) == len(outcomes):
                 self.outcomes = [report.outcome] * len(outcomes)
                 return False
             for i, offset in enumerate(self.offsets):
@@ -126,14 +126,13 @@ class Page:
 
     def run(self, head: int) -> ReceiptRun:
         """Receipts of the records from `done` to `head`."""
-        outcomes = [o for o in self.outcomes[self.done : head] if o is not None]
+        outcomes = self.outcomes[self.done : head]
         first = outcomes[0]
-        uniform = outcomes.count(first) == len(outcomes)
-        return ReceiptRun(
-            self.offsets[self.done : head],
-            self.digests[self.done : head],
-            first if uniform else outcomes,
-        )
+        if first is not None and outcomes.count(first) == len(outcomes):
+            each: Outcome | list[Outcome] = first
+        else:
+            each = [outcome for outcome in outcomes if outcome is not None]
+        return ReceiptRun(self.offsets[self.done : head], self.digests[self.done : head], each)
 
     def beyond(self, head: int) -> list[Receipt]:
         """Receipts behind an unresolved head that the store does not hold yet."""

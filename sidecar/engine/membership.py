@@ -99,9 +99,7 @@ class Membership(Part):
                 revocation.offsets = {
                     c.partition: c.commit_request(self.context.policy)
                     for c in cursors
-                    if c.partition in self.parts.commits.dirty
-                    and c.checkpoint is not None
-                    and c.phase is Phase.DELIVERING
+                    if c.phase is Phase.DELIVERING and c.committed != c.next
                 }
                 named = self.parts.commits.pinned_topics(revocation.offsets)
                 if named:

@@ -26,8 +26,8 @@ from sidecar.ports import (
 )
 
 BOUNDS_SECONDS = 1.0
-FULL_SECONDS = 0.1
-SLOW_SECONDS = 30.0
+FULL_SECONDS = 0.25
+"""How long one partition may hold up another that starves."""
 
 
 class Reading(Part):
@@ -93,10 +93,14 @@ class Reading(Part):
         ):
             return
         if cursor.phase is Phase.VERIFYING and cursor.overlap is not None:
-            # An end below the position is a stale one, or the last stable offset still is.
             if event.position >= cursor.overlap.until:
+                cursor.end_reached = event.position  # it is said only once
                 cursor.hand.reached(event.position)
                 self.parts.recovery.conclude(cursor)
+            elif cursor.look_at is None:
+                # A stale event; or the last stable offset still lies below the position; or the
+                # log was cut below what is in hand. Asked again in a while, it will show.
+                cursor.look_at = self.context.now.monotonic + BOUNDS_SECONDS
             return
         cursor.end_reached = event.position
         cursor.hand.reached(event.position)
@@ -199,8 +203,9 @@ class Reading(Part):
         cursor.caught_up = caught_up
 
     def pressure(self) -> None:
-        """What is in hand is bounded: for a moment by throttling the fetcher, and where that
-        lasts, by pausing the one partition whose application is slow."""
+        """What is in hand is bounded by throttling the fetcher, which holds back what it has and
+        loses nothing of it. One partition that stays full while another one starves behind it is
+        paused instead; that costs what was prefetched of it, and a fetch to begin again."""
         for partition in self.context.touched:
             cursor = self.context.cursors.get(partition)
             if cursor is not None and self._over(cursor):
@@ -212,27 +217,48 @@ class Reading(Part):
             self.context.do(m.Throttle(self._throttled))
 
     def _over(self, cursor: Cursor) -> bool:
-        """Whether the fetcher has to wait for this one; pauses and resumes it on the way."""
+        """Whether the fetcher has to wait for this one; pauses and resumes it on the way.
+
+        Full at the limit, and until half of it is gone, so that a slow application is not woken
+        for each page; with another partition starving, only until there is room again.
+        """
         policy, hand, now = self.context.policy, cursor.hand, self.context.now.monotonic
-        high = policy.buffer_pages * policy.page_records_max
-        high_bytes = policy.buffer_pages * policy.page_bytes_max
-        if hand is None or not cursor.fetching:
+        if hand is None or not cursor.fetching or cursor.phase is Phase.VERIFYING:
+            # An overlap adds nothing to what is in hand, and has to be read however full it is.
             return False
+        pages = policy.buffer_records // policy.page_records_max // len(self.context.cursors)
+        pages = max(policy.buffer_pages, min(policy.buffer_pages_max, pages))
+        high = pages * policy.page_records_max
+        high_bytes = policy.buffer_pages * policy.page_bytes_max
         if cursor.paused:
             if hand.records <= high // 4 and hand.bytes <= high_bytes // 4:
                 cursor.paused = False
-                cursor.full_since = None
                 self.context.do(m.Resume(cursor.partition))
             return False
-        if hand.records < high and hand.bytes < high_bytes:
+        full = hand.records >= high or hand.bytes >= high_bytes
+        if not full and hand.records <= high // 2 and hand.bytes <= high_bytes // 2:
             cursor.full_since = None
             return False
+        if not self._starving(cursor):
+            cursor.full_since = None
+            return full or cursor.partition in self._full
         if cursor.full_since is None:
             cursor.full_since = now
-        if now >= cursor.slow_until and now - cursor.full_since < FULL_SECONDS:
-            return True
-        cursor.slow_until = now + SLOW_SECONDS
-        cursor.paused = True
-        hand.disturbed = True
-        self.context.do(m.Pause(cursor.partition))
-        return False
+        if full and now - cursor.full_since >= FULL_SECONDS:
+            cursor.paused = True
+            cursor.full_since = None
+            hand.disturbed = True
+            self.context.do(m.Pause(cursor.partition))
+            return False
+        return full
+
+    def _starving(self, full: Cursor) -> bool:
+        """Whether another partition could do with records that may be queued behind this one's."""
+        return any(
+            cursor is not full
+            and cursor.fetching
+            and not cursor.paused
+            and cursor.hand is not None
+            and cursor.hand.records < self.context.policy.page_records_max
+            for cursor in self.context.cursors.values()
+        )

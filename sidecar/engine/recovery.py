@@ -17,7 +17,6 @@ from sidecar.core.recovery import Phase, Step
 from sidecar.core.types import (
     Condition,
     GapReason,
-    HoldId,
     Interval,
     Offset,
     OwnerId,
@@ -34,24 +33,34 @@ from sidecar.ports import (
     CursorFailed,
 )
 
+BLOCKED_SECONDS_MAX = 60.0
+READ_SO_FAR = (Phase.VERIFYING, Phase.CONCLUDING, Phase.COMMITTING, Phase.DELIVERING)
+"""What was read in these phases may be of a log that is another by now, when its leader changed.
+Before them nothing was read, and what is read after a look is verified anyway."""
+
 
 class Recovery(Part):
     def tick(self, cursor: Cursor) -> None:
         """Looks again at what waits, or is drained as far as it could be read."""
         due = cursor.look_at is not None and self.context.now.monotonic >= cursor.look_at
-        if due and cursor.phase in (Phase.WAITING, Phase.HELD):
+        if due and cursor.phase in (Phase.WAITING, Phase.HELD, Phase.VERIFYING):
             self.context.look(cursor, Cue.RETRY)
         self.look_if_drained(cursor)
 
     def look_if_drained(self, cursor: Cursor) -> None:
-        """What follows cannot be read: once all that is in hand is promoted, look."""
+        """What follows cannot be read: once all that is in hand is promoted, look, or hold."""
         if (
-            cursor.look_when_drained is not None
-            and cursor.phase is Phase.DELIVERING
-            and cursor.install is None
-            and cursor.hand is not None
-            and cursor.hand.empty
+            cursor.phase is not Phase.DELIVERING
+            or cursor.install is not None
+            or cursor.hand is None
+            or not cursor.hand.empty
         ):
+            return
+        if cursor.blocked is not None:
+            self.hold_blocked(cursor, *cursor.blocked)
+            cursor.drained = True
+            self.parts.commits.urgent = True
+        elif cursor.look_when_drained is not None:
             self.context.look(cursor, cursor.look_when_drained)
 
     def looked(self, event: m.Looked) -> None:
@@ -78,14 +87,7 @@ class Recovery(Part):
         if isinstance(evidence.stored, Known) and not cursor.live:
             cursor.checkpoint = evidence.stored.value.checkpoint
         if cursor.install is not None and not cursor.live:
-            # A write of an attempt that is over has no answer yet: what stands is not settled.
-            cursor.look_at = self.context.now.monotonic + WAIT_SECONDS_MIN
-            self.context.move(
-                cursor,
-                Step.WAIT,
-                reason=Verdict.UNAVAILABLE,
-                detail="the store has not answered an earlier write yet",
-            )
+            self.unsettled(cursor)
             return
         waited = (
             0.0
@@ -119,18 +121,24 @@ class Recovery(Part):
             case _:
                 assert_never(judged)
 
+    def unsettled(self, cursor: Cursor) -> None:
+        """A write of an attempt that is over has no answer yet: what stands is not settled."""
+        cursor.look_at = self.context.now.monotonic + WAIT_SECONDS_MIN
+        self.context.move(
+            cursor,
+            Step.WAIT,
+            reason=Verdict.UNAVAILABLE,
+            detail="the store has not answered an earlier write yet",
+        )
+
     def hold(self, cursor: Cursor, judged: verdict.Hold, evidence: Evidence) -> None:
         self.context.fence(cursor, judged.detail)
         self.context.stop_fetching(cursor)
         cursor.live = False
-        if cursor.hold is None or cursor.hold.verdict is not judged.verdict:
-            cursor.hold_id = HoldId(self.context.new_name("hold"))
-        cursor.hold = judged
         self.context.state_verdict(
             cursor, judged.verdict, judged.detail, verdict.describe(evidence)
         )
-        self.context.move(cursor, Step.HOLD, reason=judged.verdict, detail=judged.detail)
-        cursor.look_at = self.context.now.monotonic + WAIT_SECONDS_MAX
+        self.context.hold(cursor, judged, WAIT_SECONDS_MAX)
 
     def go(self, cursor: Cursor, judged: verdict.Go, evidence: Evidence) -> None:
         cursor.gap = None
@@ -142,13 +150,17 @@ class Recovery(Part):
                 self.context.fence(cursor, "another member claimed the partition")
             else:
                 cursor.go = judged
-                if cursor.hand.position > judged.log_end:
+                if (evidence.fetched_to or 0) > judged.log_end:
                     # What was read beyond the log's end is not there any more.
                     self.context.fence(cursor, "the log was truncated below what was handed out")
                     cursor.hand = Hand(cursor.checkpoint.token.next, cursor.checkpoint.token.next)
                 self.context.move(cursor, Step.CONFIRMED, detail="verifying the overlap again")
                 self.read_overlap(cursor)
                 return
+        if cursor.install is not None:
+            self.context.stop_fetching(cursor)
+            self.unsettled(cursor)
+            return
         self.context.state_verdict(
             cursor, judged.verdict, judged.detail, verdict.describe(evidence)
         )
@@ -161,13 +173,12 @@ class Recovery(Part):
         reached = max(base.horizon, base.token.next)
         if judged.horizon_unknown:
             reached = max(reached, judged.log_end)
-        cursor.redelivered_below = Offset(reached)
+        cursor.redelivered_below = Offset(max(reached, cursor.handed_to))
         claimed = base.succeed(
             owner=cursor.owner,
             horizon=Offset(max(reached, base.token.next + self.context.policy.horizon_records)),
             gap=None,
         )
-        cursor.handed_to = base.token.next
         self.context.move(cursor, Step.GO, reason=judged.verdict, detail=judged.detail)
         self.parts.writes.install(cursor, m.Purpose.CLAIM, judged.expected, claimed)
 
@@ -211,6 +222,7 @@ class Recovery(Part):
         assert checkpoint is not None
         hand.drop_unproven()
         cursor.floor_ask = None
+        cursor.shaken = False
         held = list(hand.remembered())
         records = len(held) + (
             self.context.policy.receipts_retained_max
@@ -232,6 +244,7 @@ class Recovery(Part):
         cursor.session = SessionId(self.context.ask())
         cursor.fetching = True
         cursor.paused = False
+        cursor.blocked = None
         hand.began = at
         hand.disturbed = False
         self.context.do(m.Fetch(cursor.partition, cursor.session, at, checkpoint.token.epoch))
@@ -345,37 +358,57 @@ class Recovery(Part):
         self.context.note(FaultMet(event.fault, event.partition))
         if cursor.hand is not None:
             cursor.hand.disturbed = True
-        if event.blocked_at is not None and cursor.phase in (Phase.DELIVERING, Phase.VERIFYING):
-            cursor.look_when_drained = None
-            detail = f"the record at {event.blocked_at} cannot be read: {event.fault.detail}"
-            if cursor.phase is Phase.VERIFYING:
-                self.context.lost(cursor, Cue.CURSOR_ERROR, detail)
-                return
-            self.context.fence(cursor, detail)
-            self.context.stop_fetching(cursor)
-            cursor.live = False
-            cursor.hold = verdict.Hold(Verdict.BLOCKED_RECORD, detail)
-            cursor.hold_id = HoldId(self.context.new_name("hold"))
-            self.context.move(cursor, Step.HOLD, reason=Verdict.BLOCKED_RECORD, detail=detail)
-            cursor.look_at = self.context.now.monotonic + WAIT_SECONDS_MAX
+        if event.blocked_at is not None and cursor.phase in READ_SO_FAR:
+            self.blocked(cursor, event.blocked_at, event.fault.detail)
             return
         cursor.fetching = False
         cue = Cue.TRUNCATION_REPORTED if event.truncation else Cue.CURSOR_ERROR
         if event.truncation:
             self.context.fence(cursor, "the log was truncated below what was handed out")
             cursor.live = False
-        if cursor.phase in (Phase.DELIVERING, Phase.VERIFYING, Phase.CONCLUDING, Phase.COMMITTING):
+        if cursor.phase in READ_SO_FAR:
             self.context.do(m.Release(cursor.partition))
             self.context.look(cursor, cue)
+
+    def blocked(self, cursor: Cursor, at: Offset, why: str) -> None:
+        """Nothing goes on behind a record that cannot be read; what was read before it does."""
+        self.context.stop_fetching(cursor)
+        cursor.look_when_drained = None
+        cursor.blocked = (at, why)
+        if cursor.phase is Phase.VERIFYING:
+            assert cursor.overlap is not None
+            if at < cursor.overlap.until:
+                self.hold_blocked(cursor, at, why)
+            else:  # all of the overlap that can be read was read
+                self.conclude(cursor)
+        self.look_if_drained(cursor)
+
+    def hold_blocked(self, cursor: Cursor, at: Offset, why: str) -> None:
+        """Tried again ever less often: a setting or the log's start may let it pass one day."""
+        detail = f"the record at {at} cannot be read: {why}"
+        known = cursor.hold_named == (Verdict.BLOCKED_RECORD, detail)
+        cursor.blocked_seconds = min(
+            BLOCKED_SECONDS_MAX, cursor.blocked_seconds * 2 if known else WAIT_SECONDS_MAX
+        )
+        cursor.blocked = None
+        self.context.fence(cursor, detail)
+        cursor.live = False
+        cursor.overlap = None
+        self.context.state_verdict(
+            cursor, Verdict.BLOCKED_RECORD, detail, {"blocked_at": at, "next": cursor.next}
+        )
+        judged = verdict.Hold(Verdict.BLOCKED_RECORD, detail)
+        self.context.hold(cursor, judged, cursor.blocked_seconds)
 
     def leader_changed(self, partitions: tuple[Partition, ...]) -> None:
         for partition in partitions:
             cursor = self.context.cursors.get(partition)
             if cursor is None or cursor.revoking:
                 continue
+            cursor.shaken = True
             if cursor.hand is not None:
                 cursor.hand.disturbed = True
-            if cursor.phase in (Phase.DELIVERING, Phase.VERIFYING):
+            if cursor.phase in READ_SO_FAR:
                 self.context.look(cursor, Cue.LEADER_CHANGED)
 
     def started_marked(self, event: m.StartedMarked) -> None:

@@ -66,8 +66,12 @@ CONSUMER_DEFAULTS: Mapping[str, ClientOption] = MappingProxyType(
         # Once `queued.min.messages` wait, fetching stops and looks again after this long. With
         # the client's own 1,000 ms a consumer of small records idles three quarters of the time.
         "fetch.queue.backoff.ms": 5,
-        "queued.max.messages.kbytes": 16_384,
-        "queued.min.messages": 20_000,
+        # Of each partition. What waits in the client is memory, and is thrown away by a pause.
+        "queued.max.messages.kbytes": 8_192,
+        "queued.min.messages": 10_000,
+        # Records of a partition come in runs of one fetch: short ones, so that several partitions
+        # have pages to hand out at once. A larger batch still comes whole.
+        "max.partition.fetch.bytes": 262_144,
         # A fetch that waits for records holds up the next one to that broker: for so long is a
         # partition that was assigned or resumed kept waiting while the others are idle.
         "fetch.wait.max.ms": 100,
@@ -83,7 +87,7 @@ SHARED_DEFAULTS: Mapping[str, ClientOption] = MappingProxyType(
     {
         "client.id": "cursor-sidecar",
         "reconnect.backoff.ms": 100,
-        "reconnect.backoff.max.ms": 2_000,
+        "reconnect.backoff.max.ms": 1_000,
         "socket.keepalive.enable": True,
         "socket.nagle.disable": True,
     }
@@ -91,6 +95,7 @@ SHARED_DEFAULTS: Mapping[str, ClientOption] = MappingProxyType(
 
 STATISTICS_INTERVAL_SECONDS = 0.5
 HEARTBEAT_SECONDS_MAX = 3.0
+MAX_POLL_INTERVAL_MS = 300_000
 
 _SECRET_WORDS = ("password", "secret", "token", "key.pem", "sasl.oauthbearer.config", "jaas")
 # What the new group protocol defines on the broker's side; the client refuses to be created.
@@ -170,6 +175,7 @@ def consumer_config(settings: ClientSettings) -> dict[str, ClientOption]:
         **SHARED_DEFAULTS,
         **CONSUMER_DEFAULTS,
         "heartbeat.interval.ms": heartbeat_ms,
+        "max.poll.interval.ms": max(MAX_POLL_INTERVAL_MS, session_ms),
         **_allowed(settings.extra),
         **settings.security,
         "bootstrap.servers": settings.bootstrap_servers,

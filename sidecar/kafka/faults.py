@@ -147,7 +147,8 @@ BLOCKED_RECORD_CODES = frozenset(
 )
 """A record or batch is there and cannot be read; the client would go on behind some of them."""
 
-FENCED_CODES = frozenset({KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED})
+FATAL_CODES = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED})
+"""After one of these the client does nothing any more. A message with `_FATAL` is not `fatal()`."""
 
 _ADVICE: Mapping[int, str] = {
     KafkaError.INVALID_SESSION_TIMEOUT: (

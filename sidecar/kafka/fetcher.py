@@ -27,7 +27,11 @@ prefetched records: pausing purges those (they are fetched again), and polling c
 *An epoch is checked by `seek`.* librdkafka compares the leader epoch of a start offset with the
 broker's in `seek`, and when metadata brings a newer epoch; not in `assign` once it knows the
 leader, which is nearly always. So an assignment that carries an epoch is followed by a seek to the
-very same place; without it a truncated log would be read on in silence.
+very same place, and is paused until then; without it a truncated log would be read on in silence.
+
+*A response that is larger than the client accepts* breaks the connection to its broker again and
+again, and names no partition. So those that are not at their end are fetched one at a time; the one
+that breaks it alone is the one whose record is too large.
 
 *A session ends with its first `CursorFailed`.* The partition is unassigned and nothing of that
 session follows, so a record that could not be read is never silently passed over.
@@ -49,7 +53,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from sidecar.core.faults import Component, Fault, FaultKind, Known, Unreadable
 from sidecar.core.types import LeaderEpoch, Offset, Partition, SessionId
 from sidecar.kafka.client import ClientLog, ClientSettings, LogLine, consumer_config
-from sidecar.kafka.faults import FENCED_CODES, fault_of, one_line, unavailable
+from sidecar.kafka.faults import FATAL_CODES, fault_of, one_line, unavailable
 from sidecar.kafka.statistics import LeaderWatch, decode
 from sidecar.kafka.translate import Session, translate
 from sidecar.ports import (
@@ -77,6 +81,10 @@ COMMIT_BYTES_MAX = 512 * 1024
 FAULT_SECONDS_MIN = 0.5
 """Between two notices of the client's own state."""
 PROBE_SECONDS = 2.0
+TOO_LARGE_SECONDS = 2.0
+"""How long a broker counts as well after a response that the client did not take."""
+SUSPECT_SECONDS = 5.0
+"""How long one partition alone is fetched to see whether its record is the one."""
 SEEK_ATTEMPTS = 40
 SEEK_STEP_SECONDS = 0.005
 
@@ -303,6 +311,7 @@ class _ConsumerThread:
         self._commands: deque[_Command] = deque()
         self._full = False
         self._closing = threading.Event()
+        self._ended = threading.Event()
         self._awake = threading.Event()  # there is room again, or something to do
         self._taken = 0  # written by the event loop only
         self._closed: asyncio.Event | None = None
@@ -325,6 +334,11 @@ class _ConsumerThread:
         self._member: str | None = None
         self._fenced: str | None = None
         self._in_flight: _Commit | None = None
+        self._too_large: str | None = None  # the client's words for a response it did not take
+        self._too_large_at = float("-inf")
+        self._suspects: deque[Partition] = deque()  # the first of them is fetched alone
+        self._suspect_next = 0
+        self._suspect_since = 0.0
 
     # --- called on the event loop -------------------------------------------------------------
 
@@ -338,6 +352,8 @@ class _ConsumerThread:
     def command(self, command: _Command) -> None:
         self._commands.append(command)
         self._awake.set()
+        if self._ended.is_set():
+            self._refuse_commits()
 
     def throttle(self, full: bool) -> None:
         self._full = full
@@ -372,6 +388,8 @@ class _ConsumerThread:
             self._faults.fatal = fault_of(error)
             self._show_fault()
         finally:
+            self._ended.set()
+            self._refuse_commits()
             if self._closed is not None:
                 self._on_loop(self._closed.set)
 
@@ -422,6 +440,8 @@ class _ConsumerThread:
             return
         if self._holding_since is not None:
             self._let_go()
+        if self._suspects or self._too_large is not None:
+            self._find_too_large()
         first = self._consumer.poll(POLL_SECONDS)
         if first is None:
             return
@@ -456,7 +476,7 @@ class _ConsumerThread:
             self._holding_since = now
         if not self._paused_to_hold and now - self._holding_since > HOLD_SECONDS:
             self._paused_to_hold = True
-            self._set_paused(self._fetched, True)
+            self._sync_pauses(self._fetched)
         self._awake.clear()
         if self._full or self._handed - self._taken > self._outstanding_max:
             self._awake.wait(HOLD_STEP_SECONDS)
@@ -476,9 +496,22 @@ class _ConsumerThread:
             self._post(held, records)
         if self._paused_to_hold:
             self._paused_to_hold = False
-            self._set_paused(
-                [p for p in self._fetched if not self._sessions[p.topic][p.index].paused], False
-            )
+            self._sync_pauses(self._fetched)
+
+    def _sync_pauses(self, partitions: Collection[Partition]) -> None:
+        """Pause what the engine wants paused and what we hold back ourselves; resume the rest."""
+        paused = {p for p in partitions if self._is_paused(p)}
+        self._set_paused(paused, True)
+        self._set_paused([p for p in partitions if p not in paused], False)
+
+    def _is_paused(self, partition: Partition) -> bool:
+        session = self._session(partition)
+        return (
+            session is None
+            or session.paused
+            or self._paused_to_hold
+            or (bool(self._suspects) and partition != self._suspects[0])
+        )
 
     def _set_paused(self, partitions: Iterable[Partition], paused: bool) -> None:
         changed = [TopicPartition(p.topic, p.index) for p in partitions]
@@ -491,6 +524,48 @@ class _ConsumerThread:
                 self._consumer.resume(changed)
         except KafkaException as error:
             self._say(logging.WARNING, f"pausing or resuming failed: {error}")
+
+    # --- a response that is too large ---------------------------------------------------------
+
+    def _find_too_large(self) -> None:
+        """Between two polls, while there is one: fetch one suspect after the other alone."""
+        text, self._too_large = self._too_large, None
+        if text is None:
+            self._next_suspect()
+        elif self._suspects:  # it happened while this one was fetched alone
+            culprit = self._session(self._suspects[0])
+            self._suspects.clear()
+            self._sync_pauses(self._fetched)
+            if culprit is not None:
+                self._fail_too_large(culprit, text)
+        else:
+            sessions = (self._session(p) for p in sorted(self._fetched))
+            self._suspects.extend(s.partition for s in sessions if s and not (s.paused or s.at_end))
+            self._begin_suspect()
+
+    def _next_suspect(self) -> None:
+        session = self._session(self._suspects[0])
+        innocent = session is None or session.at_end or session.next > self._suspect_next
+        if innocent or time.monotonic() - self._suspect_since > SUSPECT_SECONDS:
+            self._suspects.popleft()
+            self._begin_suspect()
+
+    def _begin_suspect(self) -> None:
+        while self._suspects and (session := self._session(self._suspects[0])) is not None:
+            self._suspect_next = session.next
+            self._suspect_since = time.monotonic()
+            break
+        else:
+            self._suspects.clear()
+        self._sync_pauses(self._fetched)
+
+    def _fail_too_large(self, session: Session, text: str) -> None:
+        detail = f"the record at offset {session.next}, or its batch, is too large: {text}"
+        fault = Fault(Component.KAFKA, FaultKind.REFUSED, "MSG_SIZE_TOO_LARGE", one_line(detail))
+        at = Offset(session.next)
+        self._reassign((), (), [session.partition])
+        failed = CursorFailed(session.partition, session.id, fault, truncation=False, blocked_at=at)
+        self._post([failed], 0)
 
     # --- commands -----------------------------------------------------------------------------
 
@@ -524,12 +599,17 @@ class _ConsumerThread:
         ]
         if started or stops:
             self._reassign(started, (), stops)
-        for paused in (True, False):
-            wanted = [p for p, want in pauses.items() if want is paused and self._session(p)]
-            for partition in wanted:
-                self._sessions[partition.topic][partition.index].paused = paused
-            if not self._paused_to_hold:
-                self._set_paused(wanted, paused)
+        changed = [p for p, paused in pauses.items() if self._pause(p, paused)]
+        if changed:
+            self._sync_pauses(changed)
+
+    def _pause(self, partition: Partition, paused: bool) -> bool:
+        """Whether that is a change."""
+        session = self._session(partition)
+        if session is None or session.paused is paused:
+            return False
+        session.paused = paused
+        return True
 
     def _reassign(
         self,
@@ -547,6 +627,9 @@ class _ConsumerThread:
             self._drop_session(partition)
         fresh = [*started, *again]
         wanted = {p for p in self._fetched if self._session(p)} | {s.partition for s in fresh}
+        if not self._cooperative:  # all of them begin anew
+            fresh = [self._sessions[p.topic][p.index] for p in wanted]
+        self._hold_still([s.partition for s in fresh if s.epoch is not None])
         try:
             if self._cooperative:
                 out = (self._fetched - wanted) | {
@@ -560,9 +643,7 @@ class _ConsumerThread:
                 if fresh:
                     self._consumer.incremental_assign([_start_of(s) for s in fresh])
             else:
-                sessions = [self._sessions[p.topic][p.index] for p in wanted]
-                self._consumer.assign([_start_of(s) for s in sessions])
-                fresh = sessions  # all of them begin anew, paused ones too
+                self._consumer.assign([_start_of(s) for s in fresh])
             self._fetched = wanted
         except KafkaException as error:
             # In the midst of a rebalance, for example. The engine will ask again.
@@ -572,11 +653,22 @@ class _ConsumerThread:
                 self._drop_session(session.partition)
             self._post([_failed(session, fault) for session in fresh], 0)
             return
-        # A new session begins unpaused, also where the client remembers a pause of the last one.
-        paused = {s.partition for s in fresh if s.paused or self._paused_to_hold}
-        self._set_paused([s.partition for s in fresh if s.partition not in paused], False)
         self._validate(fresh)
-        self._set_paused(paused, True)
+        # A new session begins unpaused, also where the client remembers a pause of the last one.
+        self._sync_pauses([s.partition for s in fresh if self._session(s.partition) is s])
+
+    def _hold_still(self, partitions: Collection[Partition]) -> None:
+        """Pause what is about to be assigned, so that nothing is fetched before the epoch was
+        compared: "out of range" would come first, where the truth is "truncated". A partition can
+        be paused once the client knows of it, and asking for its cached watermarks makes it so."""
+        for partition in partitions:
+            try:
+                self._consumer.get_watermark_offsets(
+                    TopicPartition(partition.topic, partition.index), cached=True
+                )
+            except (KafkaException, RuntimeError):
+                continue
+        self._set_paused(partitions, True)
 
     def _validate(self, fresh: Collection[Session]) -> None:
         """Have the broker compare the epochs of those that have one."""
@@ -631,9 +723,8 @@ class _ConsumerThread:
     # --- commits ------------------------------------------------------------------------------
 
     def _commit(self, commit: _Commit) -> None:
-        if self._fenced is not None or self._closing.is_set():
-            why = self._fenced or "the consumer is closing"
-            self._answer(commit, dict.fromkeys(_partitions(commit), unavailable("_STATE", why)))
+        if self._fenced is not None:
+            self._refuse(commit, self._fenced)
             return
         self._in_flight = commit
         try:
@@ -641,6 +732,16 @@ class _ConsumerThread:
         except KafkaException as error:
             self._in_flight = None
             self._answer(commit, dict.fromkeys(_partitions(commit), fault_of(error)))
+
+    def _refuse(self, commit: _Commit, why: str) -> None:
+        self._answer(commit, dict.fromkeys(_partitions(commit), unavailable("_STATE", why)))
+
+    def _refuse_commits(self) -> None:
+        """The thread has ended (this may run on either): nobody else answers them."""
+        while self._commands:
+            command = self._commands.popleft()
+            if isinstance(command, _Commit):
+                self._refuse(command, "the consumer is closed")
 
     def _on_commit(self, error: KafkaError | None, elements: list[TopicPartition]) -> None:
         commit = self._in_flight
@@ -772,11 +873,16 @@ class _ConsumerThread:
 
     def _on_error(self, error: KafkaError) -> None:
         code = error.code()
-        if error.fatal() or code in FENCED_CODES:
+        if error.fatal() or code in FATAL_CODES:
             self._fatal(error)
         elif code == KafkaError._TRANSPORT:
             self._transport_text = error.str()  # one broker's; another one may be well
+        elif code == KafkaError._BAD_MSG and "receive.message.max.bytes" in error.str():
+            self._too_large = error.str()
+            self._too_large_at = time.monotonic()
         elif code in (KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE):
+            if time.monotonic() - self._too_large_at < TOO_LARGE_SECONDS:
+                return  # the connection was broken by us, and is made again
             if self._faults.connection is None:
                 detail = f"{error.str()}; {self._transport_text}" if self._transport_text else ""
                 self._faults.connection = (
@@ -811,7 +917,7 @@ class _ConsumerThread:
         if error is None:
             return
         topic, index = message.topic(), message.partition()
-        if error.fatal() or error.code() in FENCED_CODES:
+        if error.fatal() or error.code() in FATAL_CODES:
             self._fatal(error)
         elif topic is not None and (index is None or index < 0):
             fault = fault_of(error)
@@ -860,7 +966,8 @@ class _ConsumerThread:
             return False
         try:
             self._loop.call_soon_threadsafe(call)
-        except RuntimeError:  # it was closed
+        except RuntimeError:  # it was closed without us: leave the group, nobody listens any more
+            self._closing.set()
             return False
         return True
 
@@ -885,9 +992,9 @@ def _failed(session: Session, fault: Fault) -> CursorFailed:
 
 
 def _means_fenced(error: KafkaError) -> bool:
-    """A fatal error carries the cause in its text only."""
+    """Whether another member has this identity; a fatal error carries its cause in its text."""
     text = error.str().lower()
-    return error.code() in FENCED_CODES or "fenced" in text or "instance id" in text
+    return error.code() != KafkaError._FATAL or "fenced" in text or "instance id" in text
 
 
 def _start_of(session: Session) -> TopicPartition:

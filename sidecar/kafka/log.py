@@ -26,7 +26,7 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -47,7 +47,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from sidecar.core.evidence import Committed, LogEnd, TopicDescription
-from sidecar.core.faults import ABSENT, Answer, Fault, Known, Reading, Unreadable
+from sidecar.core.faults import ABSENT, Answer, Fault, FaultKind, Known, Reading, Unreadable
 from sidecar.core.types import ClusterId, LeaderEpoch, Offset, Partition, TopicId
 from sidecar.kafka.client import (
     ClientLog,
@@ -76,9 +76,13 @@ _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """What a question ended with, kept as it was raised until somebody gives it a meaning."""
+    """What a question ended with, kept as it was raised until somebody gives it a meaning.
+
+    `instead`: why nobody answers, where the client knows better than the time-out it raised.
+    """
 
     error: BaseException
+    instead: Fault | None = None
 
     @property
     def code(self) -> int | None:
@@ -87,14 +91,18 @@ class _Failed:
 
     @property
     def fault(self) -> Fault:
-        return fault_of(self.error)
+        return self.instead or fault_of(self.error)
 
 
 @dataclass(slots=True)
 class _Client:
-    """One admin client, and since when its answers have been suspicious."""
+    """One admin client, and since when its answers have been suspicious.
+
+    `refusals`: of its credentials, as its callback noted them; questions then only time out.
+    """
 
     admin: AdminClient
+    refusals: list[Fault]
     suspicious_since: float | None = None
     controller_seen: bool = False
 
@@ -133,10 +141,15 @@ class _Worker:
 
 @dataclass(slots=True)
 class _Asker:
-    """The consumer that is asked for committed offsets, and its thread."""
+    """The consumer that is asked for committed offsets, and its thread.
+
+    `denied`: without the right to find the coordinator a question only times out; the client says
+    why once, to whoever polls, and so it is kept until a question is answered.
+    """
 
     worker: _Worker
     consumer: Consumer | None = None
+    denied: KafkaError | None = None
 
     def committed(
         self, config: Mapping[str, Any], partitions: list[TopicPartition], timeout: float
@@ -144,7 +157,15 @@ class _Asker:
         """On the thread."""
         if self.consumer is None:
             self.consumer = Consumer(dict(config))
-        return self.consumer.committed(partitions, timeout=timeout)
+        try:
+            answer = self.consumer.committed(partitions, timeout=timeout)
+        except KafkaException as error:
+            self.denied = _said(self.consumer) or self.denied
+            if self.denied is not None and fault_of(error).kind is FaultKind.UNAVAILABLE:
+                raise KafkaException(self.denied) from error
+            raise
+        self.denied = None
+        return answer
 
     def all_committed(self, config: Mapping[str, Any], timeout: float) -> list[TopicPartition]:
         """On the thread. With a consumer of its own, which goes with all it learnt of topics."""
@@ -337,7 +358,8 @@ class KafkaLog:
                 asker.end()
             return _Failed(TimeoutError("the client did not answer in time"))
         if (raised := future.exception()) is not None:
-            return _Failed(raised)
+            failed = _Failed(raised)
+            return failed if self._client is None else self._refused(self._client, failed)
         answer: list[TopicPartition] = future.result()
         return answer
 
@@ -469,14 +491,14 @@ class KafkaLog:
         except (KafkaException, ValueError, TypeError, RuntimeError) as error:
             return dict.fromkeys(keys, _Failed(error))
         waiting = {key: asyncio.wrap_future(future) for key, future in futures.items()}
+        for asked in waiting.values():
+            asked.add_done_callback(_retrieved)
         await asyncio.wait(waiting.values(), timeout=self._timeout + GRACE_SECONDS)
         answers: dict[K, Any] = {}
         for key in keys:
-            future = waiting.get(key)
-            if future is None:
+            if (future := waiting.get(key)) is None:
                 answers[key] = _Failed(TimeoutError("the client left this element out"))
             elif not future.done():
-                future.add_done_callback(_retrieved)
                 answers[key] = _Failed(TimeoutError("the client did not answer in time"))
             elif future.cancelled():
                 answers[key] = _Failed(TimeoutError("the question was dropped"))
@@ -484,13 +506,32 @@ class KafkaLog:
                 answers[key] = _Failed(raised)
             else:
                 answers[key] = future.result()
+        try:
+            client.admin.poll(0)
+        except (KafkaException, RuntimeError) as error:
+            return dict.fromkeys(keys, _Failed(error))
         self._judge(client, answers.values())
+        if client.refusals:
+            answers = {key: self._refused(client, answer) for key, answer in answers.items()}
         return answers
+
+    @staticmethod
+    def _refused(client: _Client, answer: Any) -> Any:
+        """A time-out with its reason."""
+        if (
+            client.refusals
+            and isinstance(answer, _Failed)
+            and answer.fault.kind is FaultKind.UNAVAILABLE
+        ):
+            return _Failed(answer.error, client.refusals[-1])
+        return answer
 
     # --- the client and its replacement -------------------------------------------------------
 
-    def _judge(self, client: _Client, answers: Iterable[Any]) -> None:
+    def _judge(self, client: _Client, answers: Collection[Any]) -> None:
         failed = [a for a in answers if isinstance(a, _Failed)]
+        if len(failed) < len(answers):
+            client.refusals.clear()
         if not any(is_stale_client(a.error) for a in failed):
             client.suspicious_since = None
         elif client.suspicious_since is None:
@@ -506,16 +547,19 @@ class KafkaLog:
             client = self._client
             if client is not None and not self._worn_out(client):
                 return client
+            refusals: list[Fault] = []
+            config: dict[str, Any] = {
+                **admin_config(self._settings),
+                "error_cb": lambda error: _note_refusal(error, refusals),
+            }
             try:
                 # The constructor may read certificates: not on the event loop.
-                admin = await asyncio.to_thread(
-                    AdminClient, admin_config(self._settings), logger=self._log
-                )
+                admin = await asyncio.to_thread(AdminClient, config, logger=self._log)
             except (KafkaException, ValueError, TypeError, RuntimeError) as error:
                 return _Failed(error)
             if client is not None:
                 self._let_go(client)
-            self._client = _Client(admin)
+            self._client = _Client(admin, refusals)
             return self._client
 
     def _worn_out(self, client: _Client) -> bool:
@@ -549,6 +593,26 @@ def _committed(element: TopicPartition) -> Reading[Committed]:
             metadata=element.metadata or None,
         )
     )
+
+
+def _said(consumer: Consumer) -> KafkaError | None:
+    """The newest right that this consumer was told it lacks."""
+    denied: KafkaError | None = None
+    for _ in range(100):
+        message = consumer.poll(0)
+        if message is None:
+            break
+        error = message.error()
+        if error is not None and fault_of(error).kind is FaultKind.AUTHORIZATION:
+            denied = error
+    return denied
+
+
+def _note_refusal(error: KafkaError, refusals: list[Fault]) -> None:
+    """Called inside the client's `poll`: must not raise, and keeps the newest only."""
+    fault = fault_of(error)
+    if fault.kind is FaultKind.AUTHENTICATION:
+        refusals[:] = [fault]
 
 
 def _retrieved(future: asyncio.Future[Any]) -> None:

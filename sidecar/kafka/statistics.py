@@ -16,9 +16,12 @@ from sidecar.core.types import Partition
 
 
 class BrokerStatistics(msgspec.Struct):
+    """`stateage`: microseconds since the state is what it is."""
+
     nodeid: int = -1
     state: str = ""
     connects: int = 0
+    stateage: int = 0
 
 
 class PartitionStatistics(msgspec.Struct):
@@ -37,6 +40,9 @@ class GroupStatistics(msgspec.Struct):
 
 
 class Statistics(msgspec.Struct):
+    """`ts`: microseconds on the client's monotonic clock."""
+
+    ts: int = 0
     brokers: dict[str, BrokerStatistics] = {}
     topics: dict[str, TopicStatistics] = {}
     cgrp: GroupStatistics = msgspec.field(default_factory=GroupStatistics)
@@ -61,19 +67,24 @@ def decode(text: str) -> Statistics | None:
         return None
 
 
+_Connection = tuple[int, int]
+"""Which one it is: how many were made before it, and since when it is up. The count alone will not
+do: a client that lost every broker forgets them, and counts from one again."""
+
+
 class LeaderWatch:
     """Remembers, for each fetched partition, the leader as it was last seen."""
 
     def __init__(self) -> None:
-        # Connections made so far, by broker; replaced, never changed.
-        self._connects: dict[int, int] = {}
-        self._before: dict[Partition, dict[int, int]] = {}
-        self._seen: dict[Partition, tuple[int, int, int, int]] = {}
+        # The connections that are up, by broker; replaced, never changed.
+        self._connections: dict[int, _Connection] = {}
+        self._before: dict[Partition, dict[int, _Connection]] = {}
+        self._seen: dict[Partition, tuple[int, int, int, _Connection]] = {}
 
     def begin(self, partition: Partition) -> None:
         """A session begins: what was known of connections until now is what it rests on."""
         self._seen.pop(partition, None)
-        self._before[partition] = self._connects
+        self._before[partition] = self._connections
 
     def forget(self, partition: Partition) -> None:
         self._seen.pop(partition, None)
@@ -82,7 +93,7 @@ class LeaderWatch:
     def observe(self, statistics: Statistics, partitions: Iterable[Partition]) -> list[Partition]:
         """Those of `partitions` whose leader is not what it was."""
         up = {
-            broker.nodeid: broker.connects
+            broker.nodeid: (broker.connects, statistics.ts - broker.stateage)
             for broker in statistics.brokers.values()
             if broker.state == "UP" and broker.nodeid >= 0
         }
@@ -93,17 +104,17 @@ class LeaderWatch:
             if now is None or now.leader < 0:
                 continue  # not known, or no leader now: the next one will differ or be the same
             broker = now.broker if now.broker >= 0 else now.leader
-            connects = up.get(broker)
-            if connects is None:
-                continue  # not connected: the connection that comes will have another number
-            seen = (now.leader, now.leader_epoch, broker, connects)
+            connection = up.get(broker)
+            if connection is None:
+                continue  # not connected: the connection that comes will be another one
+            seen = (now.leader, now.leader_epoch, broker, connection)
             was = self._seen.get(partition)
             if was is None:
                 before = self._before.get(partition, {}).get(broker)
-                if before is not None and before != connects:
+                if before is not None and before != connection:
                     changed.append(partition)
             elif was != seen:
                 changed.append(partition)
             self._seen[partition] = seen
-        self._connects = up
+        self._connections = up
         return changed

@@ -50,7 +50,8 @@ class Session:
 
     `next` is the lowest offset that may still come, and where fetching would go on; `epoch` the
     leader epoch of the last record below it. `end_doubted`: an end was not believed, and the
-    partition has been (or is about to be) fetched again from `next`.
+    partition has been (or is about to be) fetched again from `next`. `at_end`: nothing more was
+    there when last heard of.
     """
 
     partition: Partition
@@ -59,6 +60,7 @@ class Session:
     epoch: int | None
     paused: bool = False
     end_doubted: bool = False
+    at_end: bool = False
 
 
 @dataclass(slots=True)
@@ -185,7 +187,7 @@ def _records(run: Sequence[Message], session: Session, done: Translated) -> Curs
         epochs = _epoch_runs(offsets, map(_EPOCH, run))
     session.next = offsets[-1] + 1
     session.epoch = last_epoch
-    session.end_doubted = False
+    session.end_doubted = session.at_end = False
     done.records += len(records)
     done.events.append(
         Fetched(
@@ -233,6 +235,7 @@ def _end(
             return
         session.next = end
     session.end_doubted = False
+    session.at_end = True
     done.events.append(EndReached(session.partition, session.id, Offset(end)))
 
 

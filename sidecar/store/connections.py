@@ -28,9 +28,9 @@ from redis.asyncio.connection import (
     SSLConnection,
     UnixDomainSocketConnection,
 )
-from redis.exceptions import ReadOnlyError, ResponseError
+from redis.exceptions import ResponseError
 
-from sidecar.store.faults import CAUGHT, StoreFailed, failed, unavailable
+from sidecar.store.faults import CAUGHT, StoreFailed, failed, meaning_of, unavailable
 from sidecar.store.url import Address, Target
 
 Reply: TypeAlias = Any
@@ -251,7 +251,10 @@ async def ask_most(
 
 
 def is_readonly(answers: Iterable[Reply]) -> bool:
-    return any(isinstance(answer, ReadOnlyError) for answer in answers)
+    return any(
+        isinstance(answer, ResponseError) and meaning_of(answer).code == "READONLY"
+        for answer in answers
+    )
 
 
 async def ask_each(

@@ -20,6 +20,7 @@ here is taken for "may be done", since being wrong the other way would lose a wr
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -27,6 +28,7 @@ from types import MappingProxyType
 from typing import Final
 
 import redis.asyncio.sentinel
+import redis.event
 import redis.exceptions as vendor
 import redis.sentinel
 
@@ -116,6 +118,7 @@ MEANINGS: Final[Mapping[type[BaseException], Meaning]] = MappingProxyType(
         vendor.LockNotOwnedError: Meaning(_REFUSED, "LOCK", Done.NO),
         vendor.ChildDeadlockedError: Meaning(_WAIT, "CHILD_DEADLOCKED", Done.NO),
         vendor.IncorrectPolicyType: Meaning(_REFUSED, "POLICY", Done.NO),
+        redis.event.EventException: Meaning(_WAIT, "EVENT", Done.IF_SENT),
     }
 )
 """Every exception class of redis-py; a test fails when there is one that is not here."""
@@ -144,6 +147,7 @@ ANSWERS: Final[Mapping[str, Meaning]] = MappingProxyType(
 _PHRASES: Final[tuple[tuple[str, Meaning], ...]] = (
     ("unknown command", Meaning(_REFUSED, "UNKNOWN_COMMAND", Done.NO)),
     ("ACL failure in script", Meaning(FaultKind.AUTHORIZATION, "NOPERM", Done.MAYBE)),
+    ("can't run this command", Meaning(FaultKind.AUTHORIZATION, "NOPERM", Done.MAYBE)),
     ("Script killed by user", Meaning(_WAIT, "KILLED", Done.NO)),
     ("max number of clients", Meaning(_WAIT, "MAXCLIENTS", Done.NO)),
     ("DB index is out of range", Meaning(_REFUSED, "DATABASE", Done.NO)),
@@ -170,6 +174,7 @@ CAUGHT: Final = (
     vendor.RedisClusterException,
     vendor.ChildDeadlockedError,
     vendor.IncorrectPolicyType,
+    redis.event.EventException,
     OSError,
     EOFError,
     asyncio.TimeoutError,
@@ -177,9 +182,16 @@ CAUGHT: Final = (
 """What may come out of redis-py when nothing is wrong with our code."""
 
 
+_FROM_A_SCRIPT: Final = re.compile(
+    # Redis 6 wraps what a command inside a script says; later ones append where it was.
+    r"^(?:Error running script \(call to \w+\): @user_script:\d+: )?(?:@user_script: ?\d+: )?-?"
+    r"|(?: script: \w*,?)? on @user_script:\d+\.?$"
+)
+
+
 def meaning_of(error: BaseException) -> Meaning:
     if type(error) is vendor.ResponseError or isinstance(error, vendor.ConnectionError):
-        words = str(error)
+        words = _FROM_A_SCRIPT.sub("", str(error))
         if (known := ANSWERS.get(words.split(" ", 1)[0])) is not None:
             return known
         for phrase, meaning in _PHRASES:
@@ -194,7 +206,8 @@ def meaning_of(error: BaseException) -> Meaning:
 def failed(error: BaseException, *, sent: bool, during: str = "") -> StoreFailed:
     """`sent`: the command had left, or may have, when this came."""
     meaning = meaning_of(error)
-    words = " ".join(str(error).split(", with args beginning with", 1)[0].split())
+    words = _FROM_A_SCRIPT.sub("", str(error)).split(", with args beginning with", 1)[0]
+    words = " ".join(words.split())
     if not words:
         words = "no answer in time" if meaning.code == "TIMEOUT" else type(error).__name__
     hint = _HINTS.get(meaning.code)

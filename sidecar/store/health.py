@@ -12,7 +12,7 @@ tell is named in a warning, as everything that could not be checked is.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from redis.exceptions import ResponseError
@@ -30,6 +30,19 @@ SETTINGS = ("maxmemory-policy", "maxmemory", "appendonly", "appendfsync", "save"
 def parse_info(text: bytes) -> dict[str, str]:
     lines = (line.partition(":") for line in text.decode(errors="replace").splitlines())
     return {name: value for name, colon, value in lines if colon and not name.startswith("#")}
+
+
+LIFE_SECTIONS = ("server", "replication")
+"""What `epoch_of` needs."""
+
+
+def epoch_of(info: Mapping[str, str]) -> str:
+    """Which life of which server answers."""
+    return "/".join(filter(None, (info.get("run_id"), info.get("master_replid")))) or "unknown"
+
+
+def combined_epoch(epochs: Iterable[str]) -> str:
+    return " ".join(sorted(epochs))
 
 
 def judge(answers: Sequence[Any], *, replicas_ack: int, failover_possible: bool) -> StoreHealth:
@@ -71,7 +84,7 @@ def judge(answers: Sequence[Any], *, replicas_ack: int, failover_possible: bool)
         )
     return StoreHealth(
         version=version,
-        epoch="/".join(filter(None, (info.get("run_id"), info.get("master_replid")))) or "unknown",
+        epoch=epoch_of(info),
         refused=_refusal(policy, info),
         warnings=tuple(warnings),
         memory_used_bytes=memory_used,
@@ -89,7 +102,7 @@ def combine(healths: Mapping[str, StoreHealth]) -> StoreHealth:
     everywhere = len(healths)
     return StoreHealth(
         version=min((h.version for h in ordered), key=_version),
-        epoch=" ".join(sorted(h.epoch for h in ordered)),
+        epoch=combined_epoch(h.epoch for h in ordered),
         refused=next((f"{n}: {h.refused}" for n, h in sorted(healths.items()) if h.refused), None),
         warnings=tuple(
             warning if len(names) == everywhere else f"{', '.join(names)}: {warning}"

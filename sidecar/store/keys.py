@@ -8,6 +8,7 @@
     PREFIX:{GROUP/TOPIC/INDEX}:history      list     the newest attempts
     PREFIX:{GROUP}:registry                 hash     what is known of the group as a whole
     PREFIX:{GROUP}:partitions               set      which partitions have keys
+    PREFIX:groups                           set      which groups have a registry
 
 What stands in braces is the hash tag: in Redis Cluster all keys of one partition live in one slot,
 so that one script may change them together. Group and topic are percent-encoded, since Kafka
@@ -36,6 +37,11 @@ def escape(name: str) -> str:
     return quote(name, safe="", errors="surrogatepass")
 
 
+def unescape(name: str) -> str:
+    """Raises `ValueError` for what `escape` does not write."""
+    return unquote(name, errors="surrogatepass")
+
+
 def partition_field(partition: Partition) -> str:
     """A partition inside a group's keys: `TOPIC/INDEX`."""
     return f"{escape(partition.topic)}/{partition.index}"
@@ -46,7 +52,7 @@ def parse_partition_field(field: str) -> Partition:
     topic, slash, index = field.rpartition("/")
     if not slash or not topic or not (index.isascii() and index.isdigit()):
         raise ValueError(f"not a partition: {field[:80]!r}")
-    return Partition(unquote(topic, errors="surrogatepass"), int(index))
+    return Partition(unescape(topic), int(index))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,10 @@ def partition_keys(prefix: str, group: GroupId, partition: Partition) -> Partiti
 def group_keys(prefix: str, group: GroupId) -> GroupKeys:
     tag = f"{prefix}:{{{escape(group)}}}:"
     return GroupKeys((tag + "registry").encode(), (tag + "partitions").encode())
+
+
+def groups_key(prefix: str) -> bytes:
+    return f"{prefix}:groups".encode()
 
 
 def checked_prefix(prefix: str) -> str:

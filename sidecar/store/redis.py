@@ -13,18 +13,19 @@ forget it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from itertools import chain
+from typing import Any, Final
 
 from redis.exceptions import NoScriptError, ResponseError
 
 from sidecar.core.checkpoint import (
     Ambiguous,
+    Audit,
     Checkpoint,
     Install,
-    Installed,
     InstallResult,
-    Lost,
     Memory,
     NotInstalled,
     OwnerMark,
@@ -36,9 +37,7 @@ from sidecar.core.evidence import Stored
 from sidecar.core.faults import (
     ABSENT,
     Answer,
-    Component,
     Fault,
-    FaultKind,
     Known,
     Reading,
     Unreadable,
@@ -52,40 +51,45 @@ from sidecar.core.types import (
     Partition,
     Receipt,
     StoreId,
-    TopicId,
 )
-from sidecar.errors import InvariantBroken
 from sidecar.ports import CheckpointStore, StoreHealth
 from sidecar.store import formats, health, scripts
 from sidecar.store.connections import Client, Reply, pack
 from sidecar.store.faults import StoreFailed, failed, refused, unavailable, unreadable
-from sidecar.store.formats import EXACT_MAX, GapAdditions, RegistryHead
+from sidecar.store.gaps import (
+    GapAdditions,
+    additions_to,
+    decode_additions,
+    decode_gap,
+    encode_additions,
+    merge_gap,
+)
+from sidecar.store.installs import code_of, denied, install_result, install_words, shown
 from sidecar.store.keys import (
     PartitionKeys,
     checked_prefix,
     escape,
     group_keys,
+    groups_key,
     parse_partition_field,
     partition_field,
     partition_keys,
+    unescape,
 )
 from sidecar.store.receipts import (
     Malformed,
     NewerFormat,
     decode_ahead,
     decode_run,
-    encode_ahead,
-    encode_run,
 )
+from sidecar.store.registries import decode_registry, encode_registry, partitions_of
 from sidecar.store.scripts import Code, Script
 
-T = TypeVar("T")
-
 PARTITIONS_AT_ONCE: Final = 500
-"""Partitions read in one round trip; more take several, so that answers stay bounded."""
+"""Partitions read in one round trip; more take several side by side, each of bounded size."""
 GAP_TRIES: Final = 5
-WAIT_SHARE: Final = 0.8
-"""How much of the time-out `WAIT` may use."""
+WAIT_MARGIN_SECONDS: Final = 0.2
+"""How much sooner than our time-out `WAIT` gives up: a server looks at its clock each 0.1 s."""
 
 _UNREADABLE = (Malformed, NewerFormat)
 _WATCHED = (b"format", b"generation", b"owner", b"requests")
@@ -111,9 +115,7 @@ class RedisStore(CheckpointStore):
         self._replicas_ack = replicas_ack
         self._retained = (str(receipts_retained_max), str(receipts_retained_min))
         self._wait = (
-            pack("WAIT", replicas_ack, max(1, int(timeout_seconds * WAIT_SHARE * 1000)))
-            if replicas_ack
-            else b""
+            pack("WAIT", replicas_ack, _milliseconds(timeout_seconds)) if replicas_ack else b""
         )
         self._listed: set[bytes] = set()
         """Partitions that this process has put into their group's list."""
@@ -146,6 +148,23 @@ class RedisStore(CheckpointStore):
             )
         return Known(healths.popitem()[1] if len(healths) == 1 else health.combine(healths))
 
+    async def life(self) -> Answer[str]:
+        packed = b"".join(pack("INFO", section) for section in health.LIFE_SECTIONS)
+        try:
+            heard = await self._client.every(packed, len(health.LIFE_SECTIONS))
+            epochs = []
+            for answers in heard.values():
+                if isinstance(answers, StoreFailed):
+                    raise answers
+                info: dict[str, str] = {}
+                for answer in answers:
+                    if not isinstance(answer, ResponseError):  # forbidden, as `health` warns
+                        info |= health.parse_info(answer)
+                epochs.append(health.epoch_of(info))
+            return Known(health.combined_epoch(epochs))
+        except StoreFailed as failure:
+            return Unreadable(failure.fault)
+
     # --- registry ---------------------------------------------------------------------------------
 
     async def registry(self, group: GroupId) -> Reading[Registry]:
@@ -153,41 +172,20 @@ class RedisStore(CheckpointStore):
         try:
             (reply,) = await self._client.call(key, pack("HGETALL", key))
             fields = _pairs(_checked(reply))
-            return Known(_registry(group, fields)) if fields else ABSENT
+            return Known(decode_registry(group, fields)) if fields else ABSENT
         except StoreFailed as failure:
             return Unreadable(failure.fault)
         except _UNREADABLE as error:
             return Unreadable(unreadable(error))
 
     async def create_registry(self, registry: Registry) -> Answer[Registry]:
-        fields: list[str | bytes | int] = [
-            "format",
-            formats.REGISTRY_FORMAT,
-            "store",
-            registry.store,
-            "head",
-            formats.encode_registry_head(
-                RegistryHead(
-                    formats.REGISTRY_FORMAT,
-                    registry.group,
-                    registry.created_at,
-                    registry.rebuilt,
-                    registry.predecessors,
-                )
-            ),
-        ]
-        for name, topic in registry.topics.items():
-            fields += (f"topic:{escape(name)}", topic.topic_id or "")
-            fields += (f"partitions:{escape(name)}", topic.partitions)
-            fields += (f"first:{escape(name)}", topic.partitions_first)
-        for partition, baseline in registry.baselines.items():
-            fields += (f"baseline:{partition_field(partition)}", baseline)
-        for partition in registry.started:
-            fields += (f"started:{partition_field(partition)}", 1)
-        key = group_keys(self._prefix, registry.group).registry
+        fields = encode_registry(registry)
+        key, groups = group_keys(self._prefix, registry.group).registry, groups_key(self._prefix)
         try:
+            # First, so that no registry is ever without its place in the list.
+            await self._add(groups, escape(registry.group))
             _, stands = await self._run(scripts.CREATE_REGISTRY, (key,), fields)
-            return Known(_registry(registry.group, _pairs(stands)))
+            return Known(decode_registry(registry.group, _pairs(stands)))
         except StoreFailed as failure:
             return Unreadable(failure.fault)
         except _UNREADABLE as error:
@@ -227,12 +225,12 @@ class RedisStore(CheckpointStore):
         try:
             code, stands = await self._run(scripts.REGISTER, (key,), words)
             if code == Code.FORMAT_NEWER:
-                raise NewerFormat(f"the registry is written in format {_shown(stands)}")
+                raise NewerFormat(f"the registry is written in format {shown(stands)}")
             if code == Code.LOST:
-                owner = _shown(stands)
+                owner = shown(stands)
                 gone = f"is {owner}'s" if owner else "is gone"
                 raise refused("REGISTRY", f"the registry of this group {gone}, not {store}'s")
-            return Known(_registry(group, _pairs(stands)))
+            return Known(decode_registry(group, _pairs(stands)))
         except StoreFailed as failure:
             return Unreadable(failure.fault)
         except _UNREADABLE as error:
@@ -284,7 +282,7 @@ class RedisStore(CheckpointStore):
             listed, fields = map(_checked, await self._client.call(group_key.registry, packed, 2))
             partitions = {parse_partition_field(formats.text(p, "a partition")) for p in listed}
             if fields:
-                partitions |= _partitions_of(_registry(group, _pairs(fields)))
+                partitions |= partitions_of(decode_registry(group, _pairs(fields)))
             keys = [partition_keys(self._prefix, group, p).gaps for p in sorted(partitions)]
             found: list[Gap] = []
             for reply in await self._many([(key, pack("HGETALL", key)) for key in keys]):
@@ -295,18 +293,46 @@ class RedisStore(CheckpointStore):
             return Unreadable(unreadable(error))
         return Known(sorted(found, key=_gap_order))
 
+    # --- beside the port, for overseers and commands ----------------------------------------------
+
+    async def groups(self) -> Answer[Sequence[GroupId]]:
+        """Every group that has, or once had, a registry here."""
+        key = groups_key(self._prefix)
+        try:
+            (reply,) = await self._client.call(key, pack("SMEMBERS", key))
+            names = [unescape(formats.text(name, "a group")) for name in _checked(reply)]
+            return Known([GroupId(name) for name in sorted(names)])
+        except StoreFailed as failure:
+            return Unreadable(failure.fault)
+        except ValueError as error:  # what cannot be read is one, too
+            return Unreadable(unreadable(error))
+
+    async def audit(self, group: GroupId, partition: Partition) -> Answer[Sequence[Audit]]:
+        """Who did what: the newest thousand entries, the newest last."""
+        key = partition_keys(self._prefix, group, partition).audit
+        try:
+            (reply,) = await self._client.call(key, pack("XRANGE", key, "-", "+"))
+            return Known([formats.decode_audit(entry[1][1]) for entry in _checked(reply)])
+        except StoreFailed as failure:
+            return Unreadable(failure.fault)
+        except _UNREADABLE as error:
+            return Unreadable(unreadable(error))
+
     # --- writing ----------------------------------------------------------------------------------
 
     async def install(self, install: Install) -> InstallResult:
         identity = install.checkpoint.identity
         keys = partition_keys(self._prefix, identity.group, identity.partition)
         try:
-            words = self._install_words(install)
+            words = install_words(
+                install, retained=self._retained, waiting=bool(self._replicas_ack)
+            )
             if keys.checkpoint not in self._listed or install.expected is None:
-                await self._list(identity.group, identity.partition)
+                listed = group_keys(self._prefix, identity.group).partitions
+                await self._add(listed, partition_field(identity.partition))
                 self._listed.add(keys.checkpoint)
             reply = await self._run_install(keys, words)
-            return _install_result(reply)
+            return install_result(reply)
         except StoreFailed as failure:
             outcome = Ambiguous if failure.maybe_done else NotInstalled
             return outcome(failure.fault)
@@ -321,12 +347,12 @@ class RedisStore(CheckpointStore):
                 raw, added_raw = _checked((await self._client.call(keys.gaps, read))[0])
                 if raw is None:
                     return Known(None)
-                owners = formats.decode_gap(raw)
-                added = formats.decode_overlay(added_raw) if added_raw else GapAdditions()
-                standing = formats.merge_gap(owners, added)
+                owners = decode_gap(raw)
+                added = decode_additions(added_raw) if added_raw else GapAdditions()
+                standing = merge_gap(owners, added)
                 if standing.id != gap.id or standing.state is not was.state:
                     return Known(None)
-                more = formats.additions_to(standing, added, gap, was)
+                more = additions_to(standing, added, gap, was)
                 code = await self._run(
                     scripts.UPDATE_GAP,
                     (keys.checkpoint, keys.gaps),
@@ -338,18 +364,18 @@ class RedisStore(CheckpointStore):
                         was.lineage,
                         owners.state,
                         added_raw or b"",
-                        formats.encode_overlay(more),
+                        encode_additions(more),
                     ),
                 )
-                match _code(code):
+                match code_of(code):
                     case Code.INSTALLED:
-                        return Known(formats.merge_gap(owners, more))
+                        return Known(merge_gap(owners, more))
                     case Code.LOST:
                         return Known(None)
                     case Code.CHANGED:
                         continue
                     case Code.DENIED:
-                        raise _denied(code)
+                        raise denied(code)
                     case _:
                         raise Malformed(f"the gap {gap.id} cannot be read")
             raise unavailable("CONTENDED", "the gap changed again and again", maybe_done=False)
@@ -360,61 +386,13 @@ class RedisStore(CheckpointStore):
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _install_words(self, install: Install) -> list[str | bytes | int]:
-        new, expected = install.checkpoint, install.expected
-        token = new.token
-        _check_install(install)
-        words: list[str | bytes | int]
-        if expected is None:
-            words = [install.attempt, "", "", "", ""]
-        else:
-            old = expected.token
-            words = [
-                install.attempt,
-                old.next,
-                "" if old.epoch is None else old.epoch,
-                expected.generation,
-                expected.owner,
-            ]
-        words += (
-            token.next,
-            "" if token.epoch is None else token.epoch,
-            new.generation,
-            new.owner,
-            new.horizon,
-        )
-        if install.body or expected is None:
-            words += (formats.encode_body(new), new.gap or "")
-        else:
-            words += ("", "")
-        words += self._retained
-        words.append(
-            ("r" if install.receipts_replaced else "") + ("w" if self._replicas_ack else "")
-        )
-        words.append(len(install.receipts))
-        for run in install.receipts:
-            words += (run.offsets[0], len(run.offsets), run.offsets[-1], encode_run(run))
-        words.append(len(install.ahead))
-        for receipt in install.ahead:
-            words += (receipt.offset, encode_ahead(receipt))
-        words.append(len(install.ahead_done))
-        words += install.ahead_done
-        words.append(len(install.gaps))
-        for gap in install.gaps:
-            words += (gap.id, formats.encode_gap(gap))
-        words.append(len(install.audit))
-        for entry in install.audit:
-            words.append(formats.encode_audit(entry))
-        return words
-
-    async def _list(self, group: GroupId, partition: Partition) -> None:
-        """Before a partition has keys, its group says so: gaps are found without a SCAN."""
-        key = group_keys(self._prefix, group).partitions
+    async def _add(self, key: bytes, member: str) -> None:
+        """To a list of what has keys, before it has any: so it is found without a SCAN."""
         try:
-            (reply,) = await self._client.call(key, pack("SADD", key, partition_field(partition)))
+            (reply,) = await self._client.call(key, pack("SADD", key, member))
             _checked(reply)
         except StoreFailed as failure:
-            failure.maybe_done = False  # nothing of the checkpoint, which was not yet sent
+            failure.maybe_done = False  # nothing of what it is about, which was not yet sent
             raise
 
     async def _run_install(self, keys: PartitionKeys, words: Sequence[str | bytes | int]) -> Reply:
@@ -460,10 +438,17 @@ class RedisStore(CheckpointStore):
         return _checked(reply)
 
     async def _many(self, requests: Sequence[tuple[bytes, bytes]]) -> list[Reply | StoreFailed]:
-        replies: list[Reply | StoreFailed] = []
-        for first in range(0, len(requests), PARTITIONS_AT_ONCE):
-            replies += await self._client.many(requests[first : first + PARTITIONS_AT_ONCE])
-        return replies
+        if len(requests) <= PARTITIONS_AT_ONCE:
+            return await self._client.many(requests)
+        some = [
+            requests[first : first + PARTITIONS_AT_ONCE]
+            for first in range(0, len(requests), PARTITIONS_AT_ONCE)
+        ]
+        return [*chain(*await asyncio.gather(*map(self._client.many, some)))]
+
+
+def _milliseconds(timeout_seconds: float) -> int:
+    return int(1000 * max(timeout_seconds - WAIT_MARGIN_SECONDS, timeout_seconds / 2))
 
 
 def _evalsha(
@@ -484,64 +469,6 @@ def _checked(reply: Reply | StoreFailed) -> Any:
     return reply
 
 
-def _code(reply: Reply) -> Code:
-    return Code(reply[0] if isinstance(reply, list) else reply)
-
-
-def _shown(value: Any) -> str:
-    return value.decode(errors="replace")[:80] if isinstance(value, bytes) else str(value)
-
-
-def _denied(reply: Reply) -> StoreFailed:
-    return StoreFailed(
-        Fault(
-            Component.REDIS,
-            FaultKind.AUTHORIZATION,
-            "NOPERM",
-            f"the right to {_shown(reply[1])} is missing",
-        ),
-        False,
-    )
-
-
-def _install_result(reply: Reply) -> InstallResult:
-    match _code(reply):
-        case Code.INSTALLED | Code.INSTALLED_BEFORE:
-            return Installed()
-        case Code.LOST:
-            return Lost(formats.decode_checkpoint(reply[1:]) if len(reply) > 1 else None)
-        case Code.FORMAT_NEWER:
-            raise NewerFormat(f"the checkpoint is written in format {_shown(reply[1])}")
-        case Code.CORRUPT:
-            raise Malformed("there is a checkpoint without a generation")
-        case Code.DENIED:
-            raise _denied(reply)
-        case Code.MISPLACED:
-            raise refused("WRONGTYPE", f"{_shown(reply[1])} holds a {_shown(reply[2])}")
-        case Code.DISORDERED:
-            raise refused(
-                "DISORDERED", f"receipts do not follow upon those kept ({_shown(reply[1])})"
-            )
-        case Code.CHANGED | Code.STANDS:
-            raise InvariantBroken("script_codes", f"install answered {reply!r}")
-
-
-def _check_install(install: Install) -> None:
-    """What no caller may ask for is a bug; what cannot be kept exactly is refused."""
-    new, expected = install.checkpoint, install.expected
-    if expected is not None and new.generation <= expected.generation:
-        raise InvariantBroken("generation_rises", f"{expected.generation} to {new.generation}")
-    if " " in install.attempt or not install.attempt:
-        raise InvariantBroken("attempt_is_one_word", repr(install.attempt))
-    last = -1
-    for run in install.receipts:
-        if run.offsets[0] <= last:
-            raise InvariantBroken("receipts_rise", f"{run.offsets[0]} after {last}")
-        last = run.offsets[-1]
-    if max(new.token.next, new.generation, new.horizon, last) > EXACT_MAX:
-        raise refused("TOO_LARGE", f"offsets and generations end at {EXACT_MAX}")
-
-
 def _stored(reply: Reply | StoreFailed) -> Reading[Stored]:
     try:
         fields = _checked(reply)
@@ -554,7 +481,7 @@ def _stored(reply: Reply | StoreFailed) -> Reading[Stored]:
         raw, added = (*fields[8:10], None, None)[:2]
         if raw is None:
             raise Malformed(f"the checkpoint names the gap {checkpoint.gap}, which is not kept")
-        return Known(Stored(checkpoint, formats.decode_gap(raw, added)))
+        return Known(Stored(checkpoint, decode_gap(raw, added)))
     except StoreFailed as failure:
         return Unreadable(failure.fault)
     except _UNREADABLE as error:
@@ -589,7 +516,7 @@ def _memory(reply: Reply) -> Memory:
         first, _, count = entry_id.partition(b"-")
         run = decode_run(int(first), blob)
         if len(run) != int(count):
-            raise Malformed(f"the run of receipts {_shown(entry_id)} has {len(run)}")
+            raise Malformed(f"the run of receipts {shown(entry_id)} has {len(run)}")
         runs.append(run)
     receipts: list[Receipt] = [
         decode_ahead(formats.number(offset, "an offset ahead"), value)
@@ -605,7 +532,7 @@ def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
 
 def _gaps(fields: Mapping[bytes, bytes]) -> list[Gap]:
     return [
-        formats.decode_gap(raw, fields.get(b"+" + name))
+        decode_gap(raw, fields.get(b"+" + name))
         for name, raw in fields.items()
         if not name.startswith(b"+")
     ]
@@ -613,62 +540,3 @@ def _gaps(fields: Mapping[bytes, bytes]) -> list[Gap]:
 
 def _gap_order(gap: Gap) -> tuple[bool, float, Partition, str]:
     return (not gap.state.holds, gap.opened_at, gap.partition, gap.id)
-
-
-def _registry(group: GroupId, fields: Mapping[bytes, bytes]) -> Registry:
-    formats.check_format(
-        formats.number(fields.get(b"format"), "the registry's format"),
-        formats.REGISTRY_FORMAT,
-        "the registry",
-    )
-    if b"head" not in fields or b"store" not in fields:
-        raise Malformed("the registry lacks its head or its store")
-    head = formats.decode_registry_head(fields[b"head"])
-    topics: dict[str, TopicId | None] = {}
-    counts: dict[str, int] = {}
-    firsts: dict[str, int] = {}
-    baselines: dict[Partition, Offset] = {}
-    started: set[Partition] = set()
-    for name, value in fields.items():
-        kind, _, rest = formats.text(name, "a field of the registry").partition(":")
-        try:
-            match kind:
-                case "topic":
-                    topic = parse_partition_field(rest + "/0").topic
-                    topics[topic] = TopicId(value.decode()) if value else None
-                case "partitions":
-                    counts[parse_partition_field(rest + "/0").topic] = int(value)
-                case "first":
-                    firsts[parse_partition_field(rest + "/0").topic] = int(value)
-                case "baseline":
-                    baselines[parse_partition_field(rest)] = Offset(int(value))
-                case "started":
-                    started.add(parse_partition_field(rest))
-                case _:
-                    pass
-        except ValueError:
-            raise Malformed(f"the registry's {_shown(name)} cannot be read") from None
-    return Registry(
-        group=group,
-        store=StoreId(formats.text(fields[b"store"], "store")),
-        created_at=head.created_at,
-        rebuilt=head.rebuilt,
-        predecessors=tuple(map(StoreId, head.predecessors)),
-        topics={
-            name: RegisteredTopic(
-                topic_id, counts.get(name, 0), firsts.get(name, counts.get(name, 0))
-            )
-            for name, topic_id in topics.items()
-        },
-        baselines=baselines,
-        started=frozenset(started),
-    )
-
-
-def _partitions_of(registry: Registry) -> set[Partition]:
-    found = {
-        Partition(name, index)
-        for name, topic in registry.topics.items()
-        for index in range(topic.partitions)
-    }
-    return found | registry.baselines.keys() | registry.started

@@ -92,12 +92,11 @@ def _parse_url(url: str) -> Target:
         raise ValueError("no # in the URL: escape it as %23")
     credentials, _, hosts = parts.netloc.rpartition("@")
     username, _, password = credentials.partition(":")
-    addresses = tuple(_address(host, port) for host in hosts.split(",") if host)
     path, database = parts.path, query.pop("db", None)
-    if kind == "unix":
-        if not path or addresses:
-            raise ValueError("unix:///path/of/the/socket")
-    elif database is None:
+    if kind == "unix" and (hosts or not path):
+        raise ValueError("unix:///path/of/the/socket")
+    addresses = tuple(_address(host, port) for host in hosts.split(",") if host)
+    if kind != "unix" and database is None:
         database, path = path.strip("/") or None, ""
     if database is not None and not (database.isascii() and database.isdigit()):
         raise ValueError("a database that is a number")

@@ -203,12 +203,12 @@ def _write_archive(target: Path, features: Path) -> None:
 @functools.cache
 def prepare() -> tuple[Path, str]:
     """Fill `build/kafka` with what a broker starts from: the feature snapshot, and a JVM option."""
+    java = Path(_java()).resolve()
     with _locked():
         _fetch_jars()
         features = CACHE / f"features-{_kafka_version()}.checkpoint"
         if not features.exists():
             _write_features(features)
-        java = Path(_java()).resolve()
         jars = sorted((jar.name, jar.stat().st_mtime) for jar in LIBS.glob("*.jar"))
         fit = hashlib.sha256(repr((str(java), java.stat().st_mtime, jars, _JVM)).encode())
         archive = CACHE / f"classes-{fit.hexdigest()[:12]}.jsa"
@@ -407,8 +407,8 @@ def metadata(bootstrap: str) -> ClusterMetadata | None:
 class KafkaTrio:
     """K3: nodes 1, 2 and 3 in racks r1, r2, r3; node 1 is the controller too, so leave it alive.
 
-    Place a topic with `replica_assignment=[[2, 3]]`. Watch leaders and ISR by metadata: other admin
-    calls may hang for 20 s on a broker that has just died.
+    Place a topic with `Outsider.create(..., replicas=[[2, 3]])`. Watch leaders and ISR by metadata
+    (`leader`, `in_sync`): other admin calls may hang for 20 s on a broker that has just died.
     """
 
     def __init__(

@@ -76,7 +76,7 @@ class Valkey(Process):
     def client(self, **options: Any) -> redis.Redis:
         """A client that does not retry, closed with the server."""
         settings: dict[str, Any] = {"socket_timeout": 5, "retry": _NEVER, "decode_responses": True}
-        client = redis.Redis(port=self.port, **{**settings, **options})
+        client = redis.Redis("127.0.0.1", self.port, **{**settings, **options})
         self._clients.append(client)
         return client
 
@@ -141,7 +141,7 @@ class Valkey(Process):
             )
 
     def _answers(self) -> bool:
-        probe = redis.Redis(port=self.port, socket_timeout=0.5, retry=_NEVER)
+        probe = redis.Redis("127.0.0.1", self.port, socket_timeout=0.5, retry=_NEVER)
         with contextlib.closing(probe):
             try:
                 return bool(probe.ping())

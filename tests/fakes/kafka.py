@@ -338,6 +338,8 @@ class FakeKafka:
         log.end = to
         log.start = min(log.start, to)
         log.open_transactions = [t for t in log.open_transactions if t.first < to]
+        for transaction in log.open_transactions:
+            transaction.offsets = [offset for offset in transaction.offsets if offset < to]
         log.aborted = {offset for offset in log.aborted if offset < to}
 
     # --- groups -----------------------------------------------------------------------------

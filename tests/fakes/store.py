@@ -51,10 +51,12 @@ from sidecar.core.types import (
     Partition,
     Receipt,
     StoreId,
+    TopicId,
 )
 from sidecar.errors import InvariantBroken
 from sidecar.ports import CheckpointStore, StoreHealth
-from sidecar.store.formats import EXACT_MAX, GapAdditions, additions_to, merge_gap
+from sidecar.store.formats import EXACT_MAX
+from sidecar.store.gaps import GapAdditions, additions_to, merge_gap
 
 HISTORY_MAX = 32
 AUDIT_MAX = 1000
@@ -126,6 +128,7 @@ class _Kept:
 class Snapshot:
     partitions: Mapping[tuple[GroupId, Partition], _Kept]
     registries: Mapping[GroupId, Registry]
+    former: Mapping[tuple[GroupId, str], frozenset[TopicId]]
 
 
 class FakeStore(CheckpointStore):
@@ -140,6 +143,8 @@ class FakeStore(CheckpointStore):
         self._retained_min = receipts_retained_min
         self._kept: dict[tuple[GroupId, Partition], _Kept] = {}
         self._registries: dict[GroupId, Registry] = {}
+        self._former: dict[tuple[GroupId, str], set[TopicId]] = {}
+        """Ids of topics that were created again since."""
         self._life = 0
         self._closed = False
 
@@ -166,14 +171,20 @@ class FakeStore(CheckpointStore):
     def flush(self) -> None:
         self._kept.clear()
         self._registries.clear()
+        self._former.clear()
 
     def snapshot(self) -> Snapshot:
-        return Snapshot({k: v.copy() for k, v in self._kept.items()}, dict(self._registries))
+        return Snapshot(
+            {k: v.copy() for k, v in self._kept.items()},
+            dict(self._registries),
+            {k: frozenset(v) for k, v in self._former.items()},
+        )
 
     def restore(self, snapshot: Snapshot) -> None:
         """An older state comes back, in a new life of the store."""
         self._kept = {k: v.copy() for k, v in snapshot.partitions.items()}
         self._registries = dict(snapshot.registries)
+        self._former = {k: set(v) for k, v in snapshot.former.items()}
         self.restart()
 
     def restart(self) -> None:
@@ -185,15 +196,15 @@ class FakeStore(CheckpointStore):
         late, self.delayed = self.delayed, []
         return [self._install(install) for install in late]
 
-    def audit(self, group: GroupId, partition: Partition) -> Sequence[Audit]:
-        kept = self._kept.get((group, partition))
-        return () if kept is None else tuple(kept.audit)
-
     # --- the port ---------------------------------------------------------------------------------
 
     async def health(self) -> Answer[StoreHealth]:
         fault = self._fault("health")
         return Known(self.judged) if fault is None else Unreadable(fault)
+
+    async def life(self) -> Answer[str]:
+        fault = self._fault("life")
+        return Known(self.judged.epoch) if fault is None else Unreadable(fault)
 
     async def registry(self, group: GroupId) -> Reading[Registry]:
         if (fault := self._fault("registry")) is not None:
@@ -219,12 +230,7 @@ class FakeStore(CheckpointStore):
             standing = self._registries.get(group)
             if standing is None or standing.store != store:
                 return Unreadable(_refused("REGISTRY", "the registry is gone or another's"))
-            merged = dict(standing.topics)
-            for name, topic in topics.items():
-                merged[name] = _merged(merged.get(name), topic)
-            self._registries[group] = replace(
-                standing, topics=merged, baselines={**baselines, **standing.baselines}
-            )
+            self._registries[group] = self._registered(standing, topics, baselines)
         return Known(self._registries[group]) if fault is None else Unreadable(fault)
 
     async def mark_started(
@@ -308,6 +314,16 @@ class FakeStore(CheckpointStore):
         done, fault = self._ask("update_gap")
         updated = self._update_gap(gap, was) if done else None
         return Known(updated) if fault is None else Unreadable(fault)
+
+    async def groups(self) -> Answer[Sequence[GroupId]]:
+        fault = self._fault("groups")
+        return Known(sorted(self._registries)) if fault is None else Unreadable(fault)
+
+    async def audit(self, group: GroupId, partition: Partition) -> Answer[Sequence[Audit]]:
+        if (fault := self._fault("audit")) is not None:
+            return Unreadable(fault)
+        kept = self._kept.get((group, partition))
+        return Known([] if kept is None else list(kept.audit))
 
     async def close(self) -> None:
         self._closed = True
@@ -448,6 +464,35 @@ class FakeStore(CheckpointStore):
         if len(kept.history) > HISTORY_MAX:
             del kept.history[0]
         return Installed()
+
+    def _registered(
+        self,
+        standing: Registry,
+        topics: Mapping[str, RegisteredTopic],
+        baselines: Mapping[Partition, Offset],
+    ) -> Registry:
+        merged = dict(standing.topics)
+        again, stale = set(), set()
+        for name, topic in topics.items():
+            known = merged.get(name)
+            former = self._former.setdefault((standing.group, name), set())
+            if known is None or known.topic_id is None or topic.topic_id is None:
+                merged[name] = _merged(known, topic)
+            elif topic.topic_id in former:
+                stale.add(name)
+            elif topic.topic_id != known.topic_id:
+                former.add(known.topic_id)
+                again.add(name)
+                merged[name] = topic
+            else:
+                merged[name] = _merged(known, topic)
+        kept = dict(standing.baselines)
+        for partition, baseline in baselines.items():
+            if partition.topic in again and partition not in standing.started:
+                kept[partition] = baseline
+            elif partition.topic not in stale:
+                kept.setdefault(partition, baseline)
+        return replace(standing, topics=merged, baselines=kept)
 
     def _update_gap(self, gap: Gap, was: Gap) -> Gap | None:
         kept = self._kept.get((gap.group, gap.partition))

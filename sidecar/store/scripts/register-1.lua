@@ -1,7 +1,9 @@
 --[[
 Add to a group's registry what is not yet there: topics, baselines, which partitions have started.
-What stands is kept, but a topic's number of partitions may rise, and a topic that had no id may
-gain one.
+What stands is kept, but a topic's number of partitions may rise, a topic that had no id may gain
+one, and a topic that was created again takes the place of the one before: its partitions that have
+not started begin where the new one says. An id that was replaced never comes back: an answer that
+names it is stale.
 
 KEYS  1 registry
 ARGV  1 the store's id, which must stand there
@@ -15,26 +17,45 @@ Answers
 ]]
 local INSTALLED, LOST, FORMAT_NEWER = 1, 3, 4
 local FORMAT = '1'
-local stands = redis.call('HMGET', KEYS[1], 'format', 'store')
-if stands[1] and stands[1] ~= FORMAT then return {FORMAT_NEWER, stands[1]} end
-if stands[2] ~= ARGV[1] then return {LOST, stands[2] or ''} end
-local topics = tonumber(ARGV[2])
+local head = redis.call('HMGET', KEYS[1], 'format', 'store')
+if head[1] and head[1] ~= FORMAT then return {FORMAT_NEWER, head[1]} end
+if head[2] ~= ARGV[1] then return {LOST, head[2] or ''} end
+local topics, again, stale = tonumber(ARGV[2]), {}, {}
 for i = 3, 2 + 4 * topics, 4 do
-  local id_field, count_field = 'topic:' .. ARGV[i], 'partitions:' .. ARGV[i]
-  local topic = redis.call('HMGET', KEYS[1], id_field, count_field)
-  local id, count = topic[1] or '', tonumber(topic[2] or '') or 0
-  if id == '' and id ~= ARGV[i + 1] or not topic[1] then
-    redis.call('HSET', KEYS[1], id_field, ARGV[i + 1])
-    id = ARGV[i + 1]
+  local name, id, partitions, first = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+  local kept = redis.call('HMGET', KEYS[1], 'topic:' .. name, 'partitions:' .. name,
+    'former:' .. name)
+  local count, former = tonumber(kept[2] or '') or 0, kept[3] or ''
+  local stands = kept[1] or ''
+  if not kept[1] or (stands == '' and id ~= '') then
+    redis.call('HSET', KEYS[1], 'topic:' .. name, id)
+    redis.call('HSETNX', KEYS[1], 'first:' .. name, first)
+    stands = id
+  elseif stands ~= id and id ~= '' then
+    stale[name] = string.find(' ' .. former .. ' ', ' ' .. id .. ' ', 1, true) ~= nil
+    if not stale[name] then
+      again[name] = true
+      redis.call('HSET', KEYS[1], 'topic:' .. name, id, 'first:' .. name, first,
+        'former:' .. name, former == '' and stands or former .. ' ' .. stands)
+      stands, count = id, 0
+    end
   end
   -- More partitions of another incarnation say nothing about this one.
-  if id == ARGV[i + 1] and tonumber(ARGV[i + 2]) > count then
-    redis.call('HSET', KEYS[1], count_field, ARGV[i + 2])
+  if stands == id and tonumber(partitions) > count then
+    redis.call('HSET', KEYS[1], 'partitions:' .. name, partitions)
   end
-  redis.call('HSETNX', KEYS[1], 'first:' .. ARGV[i], ARGV[i + 3])
 end
 local at = 3 + 4 * topics
 for i = at + 1, at + 2 * tonumber(ARGV[at]), 2 do
-  redis.call('HSETNX', KEYS[1], ARGV[i], ARGV[i + 1])
+  local field, value = ARGV[i], ARGV[i + 1]
+  local topic, index = string.match(field, '^baseline:(.*)/(%d+)$')
+  if not (topic and stale[topic]) then
+    if topic and again[topic]
+      and not redis.call('HMGET', KEYS[1], 'started:' .. topic .. '/' .. index)[1] then
+      redis.call('HSET', KEYS[1], field, value)
+    else
+      redis.call('HSETNX', KEYS[1], field, value)
+    end
+  end
 end
 return {INSTALLED, redis.call('HGETALL', KEYS[1])}
