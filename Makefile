@@ -9,6 +9,7 @@ MAKEFLAGS += --no-builtin-rules
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 IMAGE ?= cursor-sidecar:dev
 PYTHON_IMAGE ?= docker.io/library/python:3.13-slim-bookworm
 BUILDAH ?= buildah
@@ -51,8 +52,8 @@ test: fresh $(VENV) $(KAFKA) ## Run every test, the ones on a real broker includ
 	@$(BIN)/pytest -m 'not chart' --junitxml=build/test.xml $(PYTEST_ARGS); code=$$?; \
 	$(BIN)/python tools/junit_summary.py build/test.xml build/test.json --exit-code $$code
 
-bench: fresh $(VENV) $(KAFKA) ## Measure speed, latency and memory on a real broker
-	@$(BIN)/python -m bench --summary build/bench.json $(or_say_failed)
+bench: fresh $(VENV) $(KAFKA) ## Measure speed, latency and memory on a real broker (BENCH_ARGS=--docs: fill docs/performance.md, --quick: less of all)
+	@$(BIN)/python -m bench --summary build/bench.json $(BENCH_ARGS) $(or_say_failed)
 
 chart: fresh $(VENV) $(HELM) ## Lint, render and test the Helm chart
 	@$(BIN)/python tools/steps.py build/chart.json \
@@ -68,11 +69,14 @@ check: fresh $(VENV) ## Check format, lint, types, import layers and lock files
 	  'dockerfile: hadolint Dockerfile' \
 	  'locks: build/tools/bin/python tools/lock.py --check'
 
+SEEDS ?= 5000
+sim: fresh $(VENV) ## Run the seeded simulation (SEEDS=5000; one told: .venv/bin/python -m tests.simulation --seed N)
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --summary build/sim.json $(or_say_failed)
+
 faults: ## Run the fault matrix on real Kafka and Redis (not there yet)
-sim: ## Run the seeded simulation (not there yet)
 mutants: ## Show that the tests notice broken code (not there yet)
 soak: ## Run for a long time under load and faults (not there yet)
-faults sim mutants soak: fresh
+faults mutants soak: fresh
 	@printf '{"ok": false, "reason": "not there yet"}\n' > build/$@.json
 	@echo "make $@: not there yet" >&2; exit 2
 

@@ -51,12 +51,15 @@ class Ended(BaseException):
 
 
 def perform(summary: Path | None, bootstrap_servers: str | None) -> int:
+    outcome = Outcome()
     try:
         binary = find_store()
     except NoStore as missing:
         print(missing, file=sys.stderr)
+        if summary is not None:
+            _write(summary, outcome, 0.0, str(missing))
         return 1
-    tell, outcome = Teller(), Outcome()
+    tell = Teller()
     code, failed = 1, "a bug in the demo"
     with _signals_end_it(), Stage(SECONDS_MAX) as stage:
         try:
@@ -87,17 +90,16 @@ def _play(
     tell.title("The story of a broken cursor", f"[dim]cursor-sidecar {__version__}[/]", OPENING)
     store = Store(stage, binary)
     run = secrets.token_hex(2)
-    group = f"cursor-sidecar-demo-{run}"
     cluster: Cluster
     if bootstrap_servers is None:
         cluster = MockCluster("orders")
     else:
         cluster = RealCluster(bootstrap_servers, f"orders-{run}")
     with contextlib.ExitStack() as afterwards:
-        afterwards.callback(_clear, cluster, group)
+        afterwards.callback(_clear, cluster)
         settings = {
             "KAFKA__BOOTSTRAP_SERVERS": cluster.bootstrap,
-            "KAFKA__GROUP_ID": group,
+            "KAFKA__GROUP_ID": f"cursor-sidecar-demo-{run}",
             "KAFKA__TOPICS": cluster.topic,
             "KAFKA__SESSION_TIMEOUT_SECONDS": f"{SESSION_SECONDS:g}",
             "REDIS__URL": store.url,
@@ -124,10 +126,10 @@ def _play(
             stage.clear()
 
 
-def _clear(cluster: Cluster, group: str) -> None:
+def _clear(cluster: Cluster) -> None:
     """What cannot be taken away stays: it is named after the demo, and harms nobody."""
     with contextlib.suppress(KafkaException, TimeoutError):
-        cluster.close(group)
+        cluster.close()
 
 
 def _write(summary: Path, outcome: Outcome, seconds: float, failed: str) -> None:

@@ -34,7 +34,7 @@ CUT = 0
 """The partition whose page is cut by the kill."""
 FORGETFUL = 1
 """The partition whose log loses its oldest records."""
-WHO = "ada@example.org"
+WHO = "on-call@example.org"
 COMPLAINTS_MAX = 10
 
 
@@ -289,7 +289,7 @@ class Story:
     def _the_gap_is_decided(self, gap: dict[str, Any]) -> None:
         tell, where, path = self._tell, self._name(FORGETFUL), f"/v1/gaps/{gap['id']}"
         tell.step("The gap is decided, by a person")
-        tell.doing("Ada, who is on call, acknowledges it: POST /v1/gaps/ID/acknowledge")
+        tell.doing("Whoever is on call acknowledges it: POST /v1/gaps/ID/acknowledge")
         seen = self._sidecar.post(f"{path}/acknowledge", by=WHO, why="retention was too short")
         still = self._sidecar.partitions()[FORGETFUL]["state"]
         self._promise(
@@ -297,7 +297,7 @@ class Story:
             f"It is {seen['state']}, and {where} stands still all the same: to see is not to "
             "decide.",
         )
-        tell.doing("She accepts the loss: POST /v1/gaps/ID/resolve, with her name and her reason.")
+        tell.doing("The loss is accepted, with a name and a reason: POST /v1/gaps/ID/resolve")
         why = "the shop sends these orders once more"
         decided = self._sidecar.post(
             f"{path}/resolve", resolution=Resolution.ACCEPTED, by=WHO, why=why

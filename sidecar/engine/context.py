@@ -137,7 +137,22 @@ class Context:
         cursor.look_at = now + cursor.wait_seconds
         self.move(cursor, Step.WAIT, reason=judged.verdict, detail=judged.fault.detail)
 
-    def lost(self, cursor: Cursor, cue: Cue, detail: str) -> None:
+    def displaced(self, cursor: Cursor, detail: str) -> None:
+        """Another owner claimed what we deliver, so one of the two is a zombie and does not know
+        it. If we are, the group says so within a session: until then nothing is claimed back.
+        Were it claimed back at once, two members would take it from each other again and again."""
+        self.lost(
+            cursor,
+            Cue.COMPARISON_LOST,
+            detail,
+            wait_seconds=self.policy.session_timeout_seconds,
+        )
+        if cursor.phase is Phase.LOOKING:
+            self.move(cursor, Step.WAIT, reason=Verdict.UNAVAILABLE, detail=detail)
+
+    def lost(
+        self, cursor: Cursor, cue: Cue, detail: str, *, wait_seconds: float = WAIT_SECONDS_MIN
+    ) -> None:
         """This attempt is over: its pages are fenced, and the evidence is asked again."""
         self.fence(cursor, detail)
         self.stop_fetching(cursor)
@@ -146,7 +161,7 @@ class Context:
         cursor.overlap = None
         cursor.floor_ask = None
         cursor.cue = cue
-        cursor.look_at = self.now.monotonic + WAIT_SECONDS_MIN
+        cursor.look_at = self.now.monotonic + wait_seconds
         if cursor.phase in (Phase.LOOKING, Phase.WAITING, Phase.ENROLLING):
             return
         self.move(cursor, Step.LOST, reason=Verdict.UNAVAILABLE, detail=detail)

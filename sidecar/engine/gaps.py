@@ -212,15 +212,21 @@ class Gaps(Part):
             stored.value.checkpoint.expected,
             planned.checkpoint.succeed(owner=cursor.owner),
             gaps=(planned.gap,),
+            history_ends=planned.history_ends,
         )
 
     def resolved(self, cursor: Cursor, gap: Gap) -> None:
         self.context.note(GapChanged(gap))
-        cursor.last_resolved = gap.id
-        cursor.gap = None
         if cursor.resolving is not None:
             self.context.do(m.Reply(cursor.resolving[0], gap))
             cursor.resolving = None
+        if gap.state.holds:
+            # Backfilled in part: the rest stands, and the commit follows the part.
+            cursor.gap = gap
+            self.parts.commits.dirty.add(cursor.partition)
+            return
+        cursor.last_resolved = gap.id
+        cursor.gap = None
         if cursor.phase is Phase.GAP:
             self.context.look(cursor, Cue.REQUESTED)
 

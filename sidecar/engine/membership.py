@@ -141,6 +141,10 @@ class Membership(Part):
                     detail = "the store holds no checkpoint any more"
                 else:
                     detail = "another owner's mark stands in the store"
+                    checkpoint = cursor.checkpoint
+                    if checkpoint is None or reading.value.generation > checkpoint.generation:
+                        self.context.displaced(cursor, detail)
+                        continue
                 self.context.lost(cursor, Cue.COMPARISON_LOST, detail)
 
     def drain_asked(self, request: m.RequestId) -> None:

@@ -101,6 +101,16 @@ class Recovery(Part):
         if cursor.resolving is not None:
             self.parts.gaps.resolve_judged(cursor, evidence)
             return
+        standing = evidence.stored.value.checkpoint if isinstance(evidence.stored, Known) else None
+        if (
+            cursor.live
+            and standing is not None
+            and cursor.checkpoint is not None
+            and standing.owner != cursor.owner
+            and standing.generation > cursor.checkpoint.generation
+        ):
+            self.context.displaced(cursor, "another member claimed the partition")
+            return
         match judged:
             case verdict.Enrol():
                 self.context.move(cursor, Step.ENROL, detail=judged.detail)

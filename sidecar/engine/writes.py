@@ -52,7 +52,9 @@ class Writes(Part):
         head: int = 0,
         gaps: tuple[Gap, ...] = (),
         body: bool = True,
+        history_ends: bool = False,
     ) -> None:
+        """`history_ends`: what is remembered of the partition is of a past that is over."""
         if cursor.install is not None:
             raise InvariantBroken("one_install", f"{cursor.partition}: {cursor.purpose} in flight")
         ahead = [] if page is None else page.beyond(head)
@@ -64,6 +66,7 @@ class Writes(Part):
             checkpoint=checkpoint,
             attempt=AttemptId(self.context.new_name("attempt")),
             receipts=receipts,
+            receipts_replaced=history_ends,
             ahead=ahead,
             ahead_done=done,
             gaps=gaps,
@@ -164,8 +167,15 @@ class Writes(Part):
             )
             cursor.resolving = None
         who = "nobody" if winner is None else f"generation {winner.generation}"
-        self.context.lost(
-            cursor,
-            Cue.COMPARISON_LOST,
-            f"another write stands in the store ({who}); nothing of ours was installed",
-        )
+        detail = f"another write stands in the store ({who}); nothing of ours was installed"
+        checkpoint = cursor.checkpoint
+        if (
+            purpose in (m.Purpose.PROMOTE, m.Purpose.HORIZON)
+            and winner is not None
+            and checkpoint is not None
+            and winner.owner != checkpoint.owner
+            and winner.generation > checkpoint.generation
+        ):
+            self.context.displaced(cursor, detail)
+        else:
+            self.context.lost(cursor, Cue.COMPARISON_LOST, detail)

@@ -4,11 +4,7 @@ Why an admin client and not the fetching consumer: its answers come as futures, 
 never waits for a broker and the consumer's own thread is never held up; and it asks the leader,
 where the consumer's cached watermarks may be stale.
 
-One question is *not* asked of the admin client: what the group committed. In librdkafka (2.16, and
-every release since 2.0) `list_consumer_group_offsets` follows a null pointer when the coordinator
-answers that it is not the one, and the process is gone (librdkafka #5040); a coordinator moves
-whenever a broker restarts. So a second consumer that never joins is asked, on a thread of its own.
-It gives −1001 both for "none" and for an error; the element's own `error` tells them apart.
+One question is *not* asked of the admin client: what the group committed, see `group_offsets`.
 
 Each element of an answer is judged by itself: one partition that cannot be read takes nothing away
 from the others. A client whose answers stay those of an old cluster state (it was seen to answer
@@ -23,7 +19,6 @@ remembered for a while.
 from __future__ import annotations
 
 import asyncio
-import queue
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -33,7 +28,6 @@ from typing import Any, TypeVar
 
 from confluent_kafka import (
     OFFSET_INVALID,
-    Consumer,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -57,6 +51,7 @@ from sidecar.kafka.client import (
     group_config,
 )
 from sidecar.kafka.faults import fault_of, is_stale_client, unavailable
+from sidecar.kafka.group_offsets import Asker, Worker
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -66,8 +61,6 @@ GRACE_SECONDS = 1.0
 STALE_CLIENT_SECONDS = 4.0
 """How long answers may stay those of a confused client before it is replaced."""
 CLEANUP_POLICY_SECONDS = 60.0
-COMMITTED_PARTITIONS_MAX = 2_000
-"""Of one question about committed offsets."""
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 # Kafka's words for "this cluster gives its topics no IDs".
@@ -107,90 +100,6 @@ class _Client:
     controller_seen: bool = False
 
 
-class _Worker:
-    """A thread for the calls that wait in the client's own code, one after another.
-
-    A daemon, so that a client that waits for a broker cannot keep the process from ending.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = (
-            queue.SimpleQueue()
-        )
-        threading.Thread(target=self._run, name=name, daemon=True).start()
-
-    def submit(self, call: Callable[[], Any]) -> Future[Any]:
-        future: Future[Any] = Future()
-        self._work.put((future, call))
-        return future
-
-    def end(self) -> None:
-        self._work.put(None)
-
-    def _run(self) -> None:
-        while (item := self._work.get()) is not None:
-            future, call = item
-            if not future.set_running_or_notify_cancel():
-                continue  # nobody waits for it any more
-            try:
-                future.set_result(call())
-            except BaseException as error:  # it is the asker's, whatever it is
-                future.set_exception(error)
-            del future, call, item
-
-
-@dataclass(slots=True)
-class _Asker:
-    """The consumer that is asked for committed offsets, and its thread.
-
-    `denied`: without the right to find the coordinator a question only times out; the client says
-    why once, to whoever polls, and so it is kept until a question is answered.
-    """
-
-    worker: _Worker
-    consumer: Consumer | None = None
-    denied: KafkaError | None = None
-
-    def committed(
-        self, config: Mapping[str, Any], partitions: list[TopicPartition], timeout: float
-    ) -> list[TopicPartition]:
-        """On the thread."""
-        if self.consumer is None:
-            self.consumer = Consumer(dict(config))
-        try:
-            answer = self.consumer.committed(partitions, timeout=timeout)
-        except KafkaException as error:
-            self.denied = _said(self.consumer) or self.denied
-            if self.denied is not None and fault_of(error).kind is FaultKind.UNAVAILABLE:
-                raise KafkaException(self.denied) from error
-            raise
-        self.denied = None
-        return answer
-
-    def all_committed(self, config: Mapping[str, Any], timeout: float) -> list[TopicPartition]:
-        """On the thread. With a consumer of its own, which goes with all it learnt of topics."""
-        until = time.monotonic() + timeout
-        consumer = Consumer(dict(config))
-        found: list[TopicPartition] = []
-        try:
-            topics = consumer.list_topics(timeout=timeout).topics
-            asked = [TopicPartition(n, i) for n, t in topics.items() for i in t.partitions]
-            for at in range(0, len(asked), COMMITTED_PARTITIONS_MAX):
-                left = max(0.1, until - time.monotonic())
-                found += consumer.committed(asked[at : at + COMMITTED_PARTITIONS_MAX], timeout=left)
-        finally:
-            consumer.close()
-        return found
-
-    def end(self) -> None:
-        def close() -> None:
-            if self.consumer is not None:
-                self.consumer.close()
-
-        self.worker.submit(close)
-        self.worker.end()
-
-
 class KafkaLog:
     """Implements `sidecar.ports.Log` for one group."""
 
@@ -209,8 +118,8 @@ class KafkaLog:
         self._client: _Client | None = None
         self._replacing = asyncio.Lock()
         self._compacted: dict[tuple[str, TopicId | None], tuple[float, bool | None]] = {}
-        self._worker = _Worker("kafka-metadata")
-        self._asker: _Asker | None = None
+        self._worker = Worker("kafka-metadata")
+        self._asker: Asker | None = None
         self._closed = False
 
     # --- the questions ------------------------------------------------------------------------
@@ -336,7 +245,7 @@ class KafkaLog:
         if self._closed:
             return _Failed(RuntimeError("the connection to Kafka was closed"))
         if self._asker is None:
-            self._asker = _Asker(_Worker("kafka-committed"))
+            self._asker = Asker(Worker("kafka-committed"))
         asker, config = self._asker, group_config(self._settings)
         timeout = self._timeout if partitions is not None else 4 * self._timeout
         future = asyncio.wrap_future(
@@ -593,19 +502,6 @@ def _committed(element: TopicPartition) -> Reading[Committed]:
             metadata=element.metadata or None,
         )
     )
-
-
-def _said(consumer: Consumer) -> KafkaError | None:
-    """The newest right that this consumer was told it lacks."""
-    denied: KafkaError | None = None
-    for _ in range(100):
-        message = consumer.poll(0)
-        if message is None:
-            break
-        error = message.error()
-        if error is not None and fault_of(error).kind is FaultKind.AUTHORIZATION:
-            denied = error
-    return denied
 
 
 def _note_refusal(error: KafkaError, refusals: list[Fault]) -> None:

@@ -64,8 +64,14 @@ class Oracle:
             assert decision is not None
             if decision.resolution is not Resolution.RETRACTED:
                 self.covered[log].append((gap.interval.first, decision.resume_at))
+        part = next((g for g in install.gaps if holding is not None and g.id == holding.id), None)
+        if holding is not None and part is not None and part.state.holds:
+            # Backfilled in part: somebody vouches for what lies before the rest.
+            self.covered[log].append((holding.interval.first, part.interval.first))
         if holding is not None and not resolved and before is not None:
-            if after.token != before.token:
+            if after.token != before.token and (
+                part is None or after.token.next != part.interval.first
+            ):
                 raise Violation("gap_holds", f"{after.identity.partition} moved under an open gap")
             still = after.gap == holding.id or any(
                 g.id == holding.id and g.state is GapState.SUPERSEDED for g in install.gaps

@@ -16,10 +16,9 @@ from typing import Any
 from sidecar.core.checkpoint import Install, InstallResult
 from sidecar.core.evidence import Committed
 from sidecar.core.faults import Component, Fault, FaultKind, Known
-from sidecar.core.gap import Gap, Resolution
+from sidecar.core.gap import Gap, Resolution, fenced
 from sidecar.core.policy import Policy
 from sidecar.core.types import (
-    GapId,
     GroupId,
     Instant,
     Offset,
@@ -408,15 +407,38 @@ class World:
     # People
 
     def decide(self, life: Life) -> None:
-        """Somebody accepts a gap that may be accepted."""
+        """Somebody decides a gap: well, badly, or too late."""
         gaps = [c.gap for c in life.engine.cursors.values() if c.gap is not None]
-        if gaps:
-            gap = self.random.choice(gaps)
-            self.resolve(life, gap.id, Resolution.ACCEPTED)
+        if not gaps:
+            return
+        rng = self.random
+        gap = rng.choice(gaps)
+        log = self.kafka.topics[TOPIC].logs[gap.partition.index]
+        somewhere = Offset(rng.randint(log.start, log.end))
+        fence: Offset | None = None
+        if rng.random() < 0.3:
+            fence = self.fence(life, gap)
+        request = ResolveRequest(
+            rng.choice(list(Resolution)),
+            "operator",
+            "simulated",
+            fence=fence,
+            resume_at=somewhere if rng.random() < 0.5 else None,
+        )
+        self.give(life, m.ResolveAsked(self.request(life), gap.id, request))
 
-    def resolve(self, life: Life, gap: GapId, resolution: Resolution) -> None:
-        request = ResolveRequest(resolution, "operator", "simulated")
-        self.give(life, m.ResolveAsked(self.request(life), gap, request))
+    def fence(self, life: Life, gap: Gap) -> Offset | None:
+        """An end offset, taken now and written into the gap."""
+        log = self.kafka.topics[TOPIC].logs[gap.partition.index]
+        fence = Offset(log.last_stable)
+        taken = fenced(gap, fence=fence, at=1_000_000.0 + self.now)
+        if taken is None:
+            return None
+        answer = _finish(self.store.update_gap(taken, was=gap))
+        if isinstance(answer, Known) and answer.value is not None:
+            self.give(life, m.GapUpdated(answer.value))
+            return fence
+        return None
 
     # The log
 

@@ -1,0 +1,220 @@
+"""Deciding a gap: where reading goes on, and what cannot hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sidecar.core.evidence import Evidence, LogEnd, TopicDescription
+from sidecar.core.faults import FaultKind, Known
+from sidecar.core.gap import Gap, GapState, Resolution
+from sidecar.core.resolution import Plan, Settled, plan
+from sidecar.core.types import (
+    GapId,
+    GapReason,
+    Generation,
+    Interval,
+    Lineage,
+    Offset,
+    TopicId,
+)
+from sidecar.core.views import Refusal, Refused, ResolveRequest
+from tests.core.situations import (
+    CLUSTER,
+    EPOCH,
+    GROUP,
+    NEXT,
+    PARTITION,
+    POLICY,
+    TOPIC,
+    checkpoint,
+    evidence,
+    fault,
+    foreign,
+    stored,
+)
+
+GAP = GapId("gap-1")
+
+
+def gap(reason: GapReason, end: int | None, **changes: object) -> Gap:
+    return replace(
+        Gap(
+            id=GAP,
+            reason=reason,
+            group=GROUP,
+            partition=PARTITION,
+            cluster_id=CLUSTER,
+            topic_id=TOPIC,
+            lineage=0,
+            interval=Interval(NEXT, None if end is None else Offset(end)),
+            state=GapState.OPEN,
+            evidence={},
+            generation=Generation(8),
+            opened_at=500.0,
+        ),
+        **changes,  # type: ignore[arg-type]  # checked by the dataclass
+    )
+
+
+def seen(open_gap: Gap, start: int = 150, end: int = 200, **changes: object) -> Evidence:
+    return evidence(
+        stored=stored(checkpoint(gap=GAP), open_gap),
+        log_start=Known(Offset(start)),
+        log_end=Known(LogEnd(Offset(end), Offset(end), EPOCH)),
+        **changes,
+    )
+
+
+def asked(resolution: Resolution, **changes: object) -> ResolveRequest:
+    return replace(ResolveRequest(resolution, "on-call", "because"), **changes)  # type: ignore[arg-type]  # likewise
+
+
+def at(planned: Plan) -> int:
+    assert isinstance(planned, Settled), planned
+    return planned.checkpoint.token.next
+
+
+def refused(planned: Plan) -> Refused:
+    assert isinstance(planned, Refusal), planned
+    return planned.refused
+
+
+LOSS = gap(GapReason.RETENTION_LOSS, 150)
+
+
+def decide(open_gap: Gap, request: ResolveRequest, **changes: object) -> Plan:
+    return plan(seen(open_gap, **changes), request, POLICY, gap_id=GAP)  # type: ignore[arg-type]  # likewise
+
+
+def test_an_accepted_retention_loss_goes_on_at_the_log_start_of_now() -> None:
+    """It moved on since the gap was opened: whatever is lost up to there joins the gap."""
+    planned = decide(LOSS, asked(Resolution.ACCEPTED), start=160)
+    assert at(planned) == 160
+    assert isinstance(planned, Settled)
+    assert planned.gap.interval == Interval(NEXT, Offset(160))
+    assert planned.gap.state is GapState.RESOLVED
+    assert planned.checkpoint.gap is None
+    assert not planned.history_ends
+
+
+def test_a_bound_on_what_is_accepted_holds() -> None:
+    request = asked(Resolution.ACCEPTED, end_max=Offset(155))
+    assert at(decide(LOSS, request, start=155)) == 155
+    assert refused(decide(LOSS, request, start=156)) is Refused.RESOLUTION_IMPOSSIBLE
+
+
+def test_what_can_be_shown_cannot_be_chosen() -> None:
+    request = asked(Resolution.ACCEPTED, resume_at=Offset(170))
+    assert refused(decide(LOSS, request)) is Refused.RESOLUTION_IMPOSSIBLE
+
+
+@pytest.mark.parametrize(
+    ("fence", "taken_at", "expected"),
+    [(180, 600.0, 180), (180, 400.0, None), (149, 600.0, None), (None, 600.0, None)],
+)
+def test_a_snapshot_needs_a_fence_taken_while_the_gap_was_open(
+    fence: int | None, taken_at: float, expected: int | None
+) -> None:
+    """And at or beyond the gap's end, or the snapshot does not reach over it."""
+    offset = None if fence is None else Offset(fence)
+    taken = replace(LOSS, fences=() if offset is None else ((offset, taken_at),))
+    planned = decide(taken, asked(Resolution.SNAPSHOT, fence=offset))
+    if expected is None:
+        assert refused(planned) is Refused.RESOLUTION_IMPOSSIBLE
+    else:
+        assert at(planned) == expected
+
+
+def test_what_was_backfilled_in_part_leaves_the_rest_open() -> None:
+    planned = decide(LOSS, asked(Resolution.BACKFILLED, resume_at=Offset(130)), start=155)
+    assert isinstance(planned, Settled)
+    assert planned.gap.state is GapState.OPEN
+    assert planned.gap.interval == Interval(Offset(130), Offset(155))
+    assert planned.checkpoint.gap == GAP
+    assert at(planned) == 130
+
+
+def test_what_was_backfilled_whole_goes_on_behind_it() -> None:
+    planned = decide(LOSS, asked(Resolution.BACKFILLED, resume_at=Offset(155)))
+    assert at(planned) == 155
+    assert refused(decide(LOSS, asked(Resolution.BACKFILLED))) is Refused.RESOLUTION_IMPOSSIBLE
+
+
+def test_a_foreign_reset_is_followed_or_ignored() -> None:
+    reset = gap(GapReason.EXTERNAL_RESET, 180)
+    changes = {"start": 10, "committed": foreign(180)}
+    assert at(decide(reset, asked(Resolution.ACCEPTED), **changes)) == 180
+    assert at(decide(reset, asked(Resolution.IGNORED), **changes)) == NEXT
+    assert refused(decide(LOSS, asked(Resolution.IGNORED))) is Refused.RESOLUTION_IMPOSSIBLE
+    beyond = gap(GapReason.EXTERNAL_RESET, 10_000)
+    planned = decide(beyond, asked(Resolution.ACCEPTED), **changes)
+    assert refused(planned) is Refused.RESOLUTION_IMPOSSIBLE
+
+
+@pytest.mark.parametrize(
+    "reason", [GapReason.LOG_DIVERGED, GapReason.LOG_TRUNCATED, GapReason.CURSOR_AHEAD]
+)
+def test_going_back_begins_a_lineage_and_ends_what_was_remembered(reason: GapReason) -> None:
+    """Old bytes keep their keys, and new bytes get new ones."""
+    rewritten = gap(reason, 100, evidence={"last_matching": 60})
+    planned = decide(rewritten, asked(Resolution.ACCEPTED), start=10)
+    assert at(planned) == 61
+    assert isinstance(planned, Settled)
+    assert planned.history_ends
+    assert planned.checkpoint.lineages == (Lineage(0, Offset(0)), Lineage(1, Offset(61)))
+    assert planned.checkpoint.horizon == 200
+
+
+def test_where_no_record_matches_a_person_has_to_say() -> None:
+    rewritten = gap(GapReason.LOG_TRUNCATED, 100)
+    assert refused(decide(rewritten, asked(Resolution.ACCEPTED), start=10)) is (
+        Refused.RESOLUTION_IMPOSSIBLE
+    )
+    given = asked(Resolution.ACCEPTED, resume_at=Offset(40))
+    assert at(decide(rewritten, given, start=10)) == 40
+
+
+def test_a_lost_store_goes_on_only_where_a_person_says() -> None:
+    lost = gap(GapReason.STORE_LOST, None)
+    assert refused(decide(lost, asked(Resolution.ACCEPTED))) is Refused.RESOLUTION_IMPOSSIBLE
+    assert at(decide(lost, asked(Resolution.ACCEPTED, resume_at=Offset(160)))) == 160
+
+
+def test_a_topic_created_again_begins_a_new_incarnation() -> None:
+    again = gap(GapReason.TOPIC_RECREATED, None)
+    other = Known(TopicDescription(TopicId("topic-2"), 3, False))
+    planned = decide(again, asked(Resolution.ACCEPTED), start=5, topic=other)
+    assert at(planned) == 5
+    assert isinstance(planned, Settled)
+    identity = planned.checkpoint.identity
+    assert identity.topic_id == "topic-2"
+    assert identity.former_topic_ids == (TOPIC,)
+    assert planned.checkpoint.baseline == 5
+
+
+def test_a_topic_created_again_meanwhile_is_another_gap() -> None:
+    other = Known(TopicDescription(TopicId("topic-2"), 3, False))
+    planned = decide(LOSS, asked(Resolution.ACCEPTED), topic=other)
+    assert refused(planned) is Refused.GAP_CHANGED
+
+
+def test_retracted_only_when_the_evidence_shows_none() -> None:
+    assert refused(decide(LOSS, asked(Resolution.RETRACTED))) is Refused.RESOLUTION_IMPOSSIBLE
+    assert at(decide(LOSS, asked(Resolution.RETRACTED), start=NEXT)) == NEXT
+    diverged = gap(GapReason.LOG_DIVERGED, 100)
+    planned = decide(diverged, asked(Resolution.RETRACTED), start=10)
+    assert refused(planned) is Refused.RESOLUTION_IMPOSSIBLE
+
+
+def test_nothing_is_decided_on_evidence_that_could_not_be_had() -> None:
+    unread = replace(seen(LOSS), log_start=fault(FaultKind.UNAVAILABLE))
+    planned = plan(unread, asked(Resolution.ACCEPTED), POLICY, gap_id=GAP)
+    assert refused(planned) is Refused.EVIDENCE_UNAVAILABLE
+
+
+def test_a_gap_that_was_decided_by_somebody_else_is_not_decided_again() -> None:
+    resolved = replace(LOSS, state=GapState.RESOLVED)
+    planned = decide(resolved, asked(Resolution.ACCEPTED))
+    assert refused(planned) is Refused.GAP_CHANGED
