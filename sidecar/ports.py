@@ -128,7 +128,8 @@ class EndReached:
 
 @dataclass(frozen=True, slots=True)
 class CursorFailed:
-    """The client reports that a partition cannot go on. `truncation`: its text says so.
+    """The client reports that a partition cannot go on; nothing of this session follows.
+    `truncation`: its text says so.
     `blocked_at`: a record that cannot be read (corrupt, too large), where it names one."""
 
     partition: Partition

@@ -52,6 +52,7 @@ class Go:
     digests a witness adds to the receipts. `commit_first`: Kafka holds no commit of ours, so one
     is made before the first page. `horizon_unknown`: what was handed out before cannot be known,
     so the horizon goes to the log end. `adopts_topic_id`: the checkpoint was pinned by name.
+    `history_ends`: what is remembered was read in another scope and cannot be compared.
     """
 
     verdict: Verdict
@@ -65,6 +66,7 @@ class Go:
     commit_again: bool = False
     horizon_unknown: bool = False
     adopts_topic_id: TopicId | None = None
+    history_ends: bool = False
     compacted: bool | None = None
 
 
@@ -125,15 +127,25 @@ _FAULT_VERDICTS = {
 }
 
 
-def judge(evidence: Evidence, policy: Policy, *, waited_seconds: float = 0.0) -> Judgement:
+def judge(
+    evidence: Evidence,
+    policy: Policy,
+    *,
+    waited_seconds: float = 0.0,
+    accepted: Verdict | None = None,
+) -> Judgement:
     """What the evidence means.
+
+    `accepted`: the hold that somebody answered by letting it pass.
 
     `waited_seconds`: for how long the same answer was given without a break. It decides only
     where a restarting or deposed broker answers like one that lost something for good.
     """
     patient = waited_seconds >= policy.topic_unknown_seconds
     unread = _unreadable_identity(evidence, patient=patient)
-    judgement = unread if unread is not None else _judge_identity(evidence, policy, patient)
+    judgement = (
+        unread if unread is not None else _judge_identity(evidence, policy, patient, accepted)
+    )
     return _beside_standing_gap(evidence, judgement)
 
 
@@ -204,6 +216,7 @@ class _Facts:
     evidence: Evidence
     policy: Policy
     patient: bool
+    accepted: Verdict | None
     cluster_id: ClusterId
     topic: TopicDescription
     checkpoint: Checkpoint | None
@@ -220,8 +233,10 @@ class _Facts:
         return None if self.checkpoint is None else self.checkpoint.expected
 
 
-def _judge_identity(evidence: Evidence, policy: Policy, patient: bool) -> Judgement:
-    facts = _facts(evidence, policy, patient)
+def _judge_identity(
+    evidence: Evidence, policy: Policy, patient: bool, accepted: Verdict | None
+) -> Judgement:
+    facts = _facts(evidence, policy, patient, accepted)
     if facts is None:
         return Hold(Verdict.UNKNOWN, "the evidence could not be read whole")
     if isinstance(facts.testimony, NewerFormat):
@@ -238,7 +253,9 @@ def _judge_identity(evidence: Evidence, policy: Policy, patient: bool) -> Judgem
     )
 
 
-def _facts(evidence: Evidence, policy: Policy, patient: bool) -> _Facts | None:
+def _facts(
+    evidence: Evidence, policy: Policy, patient: bool, accepted: Verdict | None
+) -> _Facts | None:
     if not isinstance(evidence.cluster_id, Known) or not isinstance(evidence.topic, Known):
         return None
     committed = evidence.committed.value if isinstance(evidence.committed, Known) else None
@@ -246,6 +263,7 @@ def _facts(evidence: Evidence, policy: Policy, patient: bool) -> _Facts | None:
         evidence=evidence,
         policy=policy,
         patient=patient,
+        accepted=accepted,
         cluster_id=evidence.cluster_id.value,
         topic=evidence.topic.value,
         checkpoint=evidence.stored.value.checkpoint if isinstance(evidence.stored, Known) else None,
@@ -358,6 +376,8 @@ def _recreated(facts: _Facts, detail: str) -> Judgement:
 def _other_scope(facts: _Facts) -> Hold | None:
     checkpoint = facts.checkpoint
     if checkpoint is None or checkpoint.identity.isolation is facts.evidence.isolation:
+        return None
+    if facts.accepted is Verdict.SCOPE_CHANGED:
         return None
     return Hold(
         Verdict.SCOPE_CHANGED,
@@ -606,6 +626,9 @@ def _range(
     reached = base.horizon if witness is None else Offset(max(base.horizon, witness.horizon))
     store = base.store if facts.registry is None else facts.registry.store
     base = replace(base, store=store, store_epoch=life, horizon=reached)
+    rescoped = base.identity.isolation is not evidence.isolation
+    if rescoped:
+        base = replace(base, identity=replace(base.identity, isolation=evidence.isolation))
     described = facts.topic.topic_id
     if verdict is Verdict.RESUME and start == position:
         verdict = Verdict.RESUME_AT_BOUNDARY
@@ -621,6 +644,7 @@ def _range(
         commit_again=commit_again,
         horizon_unknown=horizon_unknown,
         adopts_topic_id=described if base.identity.topic_id is None else None,
+        history_ends=rescoped,
         compacted=facts.topic.compacted,
     )
 

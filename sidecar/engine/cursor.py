@@ -95,6 +95,8 @@ class Cursor:
     gap: Gap | None = None
     hold: Hold | None = None
     hold_id: HoldId | None = None
+    accepted: Verdict | None = None
+    """The hold that somebody answered by letting it pass."""
     hold_named: tuple[Verdict, str] | None = None
     """What `hold_id` stands for: the same finding keeps its id when it is looked at again."""
     last_resolved: GapId | None = None

@@ -256,6 +256,8 @@ class Gaps(Part):
             self.context.policy = replace(
                 self.context.policy, adopt=type(self.context.policy.adopt).COMMIT
             )
+        elif view.verdict is Verdict.SCOPE_CHANGED:
+            cursor.accepted = view.verdict
         else:
             self.context.refuse(
                 event.request, Refused.ANSWER_IMPOSSIBLE, "this hold cannot be answered here"

@@ -94,7 +94,9 @@ class Recovery(Part):
             if cursor.same_answer_since is None
             else self.context.now.monotonic - cursor.same_answer_since
         )
-        judged = verdict.judge(evidence, self.context.policy, waited_seconds=waited)
+        judged = verdict.judge(
+            evidence, self.context.policy, waited_seconds=waited, accepted=cursor.accepted
+        )
         if not isinstance(judged, verdict.Wait):
             cursor.same_answer_since = None
             cursor.same_answer = None
@@ -190,7 +192,13 @@ class Recovery(Part):
             gap=None,
         )
         self.context.move(cursor, Step.GO, reason=judged.verdict, detail=judged.detail)
-        self.parts.writes.install(cursor, m.Purpose.CLAIM, judged.expected, claimed)
+        self.parts.writes.install(
+            cursor,
+            m.Purpose.CLAIM,
+            judged.expected,
+            claimed,
+            history_ends=judged.history_ends,
+        )
 
     def remember(self, cursor: Cursor, receipts_min: int) -> None:
         cursor.ask = self.context.ask()

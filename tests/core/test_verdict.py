@@ -26,6 +26,7 @@ from sidecar.core.types import (
     StoreId,
     Token,
     TopicId,
+    Verdict,
 )
 from sidecar.core.verdict import Enrol, Go, Hold, Judgement, Open, Stand, Wait, judge
 from tests.core.situations import (
@@ -329,6 +330,15 @@ IDENTITY: dict[str, tuple[Evidence, str]] = {
 def test_identity(situation: str) -> None:
     seen, expected = IDENTITY[situation]
     assert name(judge(seen, POLICY)) == expected
+
+
+def test_a_scope_that_somebody_accepted_goes_on_without_what_was_remembered() -> None:
+    """Other records are visible now, so nothing of it can be compared."""
+    seen = evidence(isolation=IsolationLevel.READ_UNCOMMITTED)
+    judged = judge(seen, POLICY, accepted=Verdict.SCOPE_CHANGED)
+    assert isinstance(judged, Go)
+    assert judged.history_ends
+    assert judged.base.identity.isolation is IsolationLevel.READ_UNCOMMITTED
 
 
 def test_a_topic_pinned_by_name_gains_an_id_after_a_verified_overlap() -> None:

@@ -13,6 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without __all__
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
 
 from sidecar.core.evidence import Committed
 from sidecar.core.faults import Known
@@ -294,6 +299,17 @@ class RealWorld:
 
     async def commit_as_stranger(self, group: GroupId, partition: Partition, at: int) -> None:
         await asyncio.to_thread(self.outsider.commit, group, partition.topic, partition.index, at)
+
+    async def quicken(self, group: GroupId) -> None:
+        """Heartbeats of the new group protocol, which the broker decides, every 0.5 s."""
+        often = ConfigEntry(
+            "consumer.heartbeat.interval.ms",
+            "500",
+            incremental_operation=AlterConfigOpType.SET,
+        )
+        resource = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=[often])
+        futures = self.outsider.admin.incremental_alter_configs([resource], request_timeout=10)
+        await asyncio.wait_for(asyncio.wrap_future(futures[resource]), 15)
 
     def settings(
         self,
