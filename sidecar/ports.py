@@ -112,9 +112,13 @@ class Revoked:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
+    """`after_hold`: since this session's last record the fetcher gave up what it had prefetched,
+    and fetched it again."""
+
     partition: Partition
     session: SessionId
     batch: Batch
+    after_hold: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ class Reading(Part):
                     batch.epochs,
                 )
             self.parts.recovery.conclude(cursor)
+        cursor.hand.disturbed |= event.after_hold
         again = cursor.hand.intake(batch)
         if again is not None:
             cursor.hand.drop_unproven()

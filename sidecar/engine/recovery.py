@@ -338,6 +338,7 @@ class Recovery(Part):
 
     def delivering(self, cursor: Cursor) -> None:
         cursor.live = True
+        cursor.stated = None
         cursor.wait_seconds = 0.0
         cursor.same_answer_since = None
         self.parts.delivery.promote(cursor)

@@ -149,6 +149,10 @@ class Assignment:
         if held is not self._held:
             self._held = held
             self.sync_pauses(self.fetched)
+            if held:
+                for of_topic in self.sessions.values():
+                    for session in of_topic.values():
+                        session.held = True
 
     def sync_pauses(self, partitions: Collection[Partition]) -> None:
         paused = {p for p in partitions if self._is_paused(p)}

@@ -71,7 +71,7 @@ CONSUMER_DEFAULTS: Mapping[str, ClientOption] = MappingProxyType(
         "queued.min.messages": 10_000,
         # Records of a partition come in runs of one fetch: short ones, so that several partitions
         # have pages to hand out at once. A larger batch still comes whole.
-        "max.partition.fetch.bytes": 262_144,
+        "max.partition.fetch.bytes": 524_288,
         # A fetch that waits for records holds up the next one to that broker: for so long is a
         # partition that was assigned or resumed kept waiting while the others are idle.
         "fetch.wait.max.ms": 100,

@@ -51,7 +51,7 @@ class Session:
     `next` is the lowest offset that may still come, and where fetching would go on; `epoch` the
     leader epoch of the last record below it. `end_doubted`: an end was not believed, and the
     partition has been (or is about to be) fetched again from `next`. `at_end`: nothing more was
-    there when last heard of.
+    there when last heard of. `held`: it was paused, with all others, since its last record.
     """
 
     partition: Partition
@@ -61,6 +61,7 @@ class Session:
     paused: bool = False
     end_doubted: bool = False
     at_end: bool = False
+    held: bool = False
 
 
 @dataclass(slots=True)
@@ -188,12 +189,14 @@ def _records(run: Sequence[Message], session: Session, done: Translated) -> Curs
     session.next = offsets[-1] + 1
     session.epoch = last_epoch
     session.end_doubted = session.at_end = False
+    after_hold, session.held = session.held, False
     done.records += len(records)
     done.events.append(
         Fetched(
             session.partition,
             session.id,
             Batch(offsets, digests(records), sizes(records), records, epochs),
+            after_hold,
         )
     )
     return failure

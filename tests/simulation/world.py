@@ -8,6 +8,7 @@ they may still arrive. One random generator, seeded, decides everything.
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -508,7 +509,7 @@ def _finish(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _short(value: object) -> str:
-    text = str(value)
+    text = re.sub(r" at 0x[0-9a-f]+", "", str(value))
     return text if len(text) < 300 else text[:300] + "…"
 
 

@@ -1,0 +1,252 @@
+"""A broker, a store and the sidecars of one group on them, with everything a test does to them.
+
+The world notes what it produces and what is committed, so that at the end one call says whether
+every record is accounted for.
+"""
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import redis
+from confluent_kafka import KafkaException
+
+from tests.benches.kafka import KafkaBroker
+from tests.benches.names import Names
+from tests.benches.redis import Valkey
+from tests.benches.topics import Outsider, Record
+from tests.harness.api import GapSeen
+from tests.harness.application import Application, Ledger
+from tests.harness.checker import Account, Place, Produced, account
+from tests.harness.sidecar import SidecarProcess
+
+__all__ = ["Load", "World", "values"]
+
+
+def values(count: int, tag: str = "v", first: int = 0, size: int = 0) -> list[Record]:
+    """Records that can be told apart by their value and have a key each."""
+    return [
+        Record(f"{tag}{i}".encode().ljust(size, b"."), key=f"k{i % 7}".encode())
+        for i in range(first, first + count)
+    ]
+
+
+class World:
+    def __init__(self, kafka: KafkaBroker, valkey: Valkey, names: Names, directory: Path) -> None:
+        self.kafka = kafka
+        self.valkey = valkey
+        self.outside = Outsider(kafka)
+        self.group = names.group()
+        self.prefix = names.prefix
+        self.names = names
+        self.produced = Produced()
+        self.ledger = Ledger(directory / "ledger")
+        self.sidecars: list[SidecarProcess] = []
+        self.topics: list[str] = []
+        self.applications: list[Application] = []
+        self._watches: list[CommitWatch] = []
+        self._numbers = itertools.count(1)
+
+    # Topics and records
+
+    def topic(self, partitions: int = 1, **config: str) -> str:
+        topic = self.names.topic()
+        settings = {name.replace("_", "."): value for name, value in config.items()}
+        self.outside.create(topic, partitions, config=settings)
+        self.topics.append(topic)
+        return topic
+
+    def produce(
+        self,
+        topic: str,
+        records: int | Sequence[Record],
+        partition: int = 0,
+        *,
+        tag: str = "v",
+        noted: bool = True,
+        **options: Any,
+    ) -> list[int]:
+        batch = values(records, tag) if isinstance(records, int) else list(records)
+        offsets = self.outside.produce(topic, batch, partition, **options)
+        if noted:
+            self.note(topic, partition, offsets, batch)
+        return offsets
+
+    def note(
+        self, topic: str, partition: int, offsets: Sequence[int], batch: Iterable[Record]
+    ) -> None:
+        self.produced.note(topic, partition, offsets, [record.value for record in batch])
+
+    # The sidecar and its application
+
+    def sidecar(
+        self,
+        topics: Sequence[str] = (),
+        *,
+        start: bool = True,
+        static: bool = False,
+        **settings: object,
+    ) -> SidecarProcess:
+        """A member of the group.
+
+        `static`: it has its partitions again at once after a `kill -9`, rather than after a
+        session; but it stays a member while it is down, so that nobody else can touch the group.
+        """
+        number = next(self._numbers)
+        given: dict[str, object] = {
+            "KAFKA__BOOTSTRAP_SERVERS": self.kafka.bootstrap,
+            "KAFKA__GROUP_ID": self.group,
+            "KAFKA__TOPICS": ",".join(topics or self.topics),
+            "KAFKA__SESSION_TIMEOUT_SECONDS": 6,
+            "KAFKA__INSTANCE_ID": f"{self.group}-{number}" if static else None,
+            "REDIS__URL": self.valkey.url,
+            "REDIS__KEY_PREFIX": self.prefix,
+            "SHUTDOWN__DEADLINE_SECONDS": 10,
+            **settings,
+        }
+        sidecar = SidecarProcess(given, name=f"sidecar{number}")
+        self.sidecars.append(sidecar)
+        if start:
+            sidecar.start()
+        return sidecar
+
+    def application(self, sidecar: SidecarProcess, **options: Any) -> Application:
+        """Started; it ends with the world."""
+        number = len(self.applications) + 1
+        application = Application(
+            lambda: sidecar.address, self.ledger, name=f"app{number}", **options
+        )
+        self.applications.append(application)
+        return application.start()
+
+    def deliver_all(self, sidecar: SidecarProcess, *places: Place, timeout: float = 30.0) -> None:
+        """Until these partitions are caught up; an application must be running."""
+        for topic, partition in places:
+            sidecar.await_partition(topic, partition, caught_up=True, timeout_seconds=timeout)
+
+    def apply(
+        self, sidecar: SidecarProcess, topic: str, count: int, partition: int = 0, **options: Any
+    ) -> int:
+        """Take exactly `count` records of a partition, in pages as they come, and apply them.
+        Returns `next`. No application may be running."""
+        api = sidecar.api()
+        left, next_ = count, 0
+        while left:
+            page = api.take(20.0, records_max=left, topic=topic, partition=partition, **options)
+            assert page is not None, f"{left} of {count} records did not come"
+            self.ledger.write(page, "test")
+            next_ = api.applied(page, committed=True).next
+            left -= len(page.records)
+        return next_
+
+    # What is recorded of it
+
+    def committed(self, topic: str, partition: int = 0) -> int | None:
+        found = self.outside.committed(self.group, topic, partition)
+        return None if found is None else found.offset
+
+    def checkpoint(self, topic: str, partition: int = 0) -> dict[str, str]:
+        """The stored fields, empty when there is none."""
+        key = f"{self.prefix}:{{{self.group}/{topic}/{partition}}}:checkpoint"
+        found: Any = self.valkey.client().hgetall(key)
+        return dict(found)
+
+    def watch_commits(self, *places: Place) -> "CommitWatch":
+        watch = CommitWatch(self, places)
+        self._watches.append(watch)
+        return watch.start()
+
+    def account(self, gaps: Sequence[GapSeen] = (), **options: Any) -> Account:
+        return account(self.produced, self.ledger.effects(), gaps, **options)
+
+    def close(self) -> None:
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.ledger.close)
+            for sidecar in self.sidecars:
+                stack.callback(sidecar.close)
+            for application in self.applications:
+                stack.callback(application.stop)
+            for watch in self._watches:
+                stack.callback(watch.stop)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class CommitWatch:
+    """Looks again and again: the commit first, then the checkpoint. Since a checkpoint's `next`
+    only rises, a commit beyond the one read after it was made before it was acknowledged."""
+
+    def __init__(self, world: World, places: Sequence[Place]) -> None:
+        self._world = world
+        self._places = places
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="commit-watch", daemon=True)
+        self._store = world.valkey.client()
+        self.faults: list[str] = []
+        self.looks = 0
+
+    def start(self) -> Self:
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(30)
+
+    def check(self) -> None:
+        """Ends the watch; raises what it found."""
+        self.stop()
+        assert self.looks, "the commits were never looked at"
+        assert not self.faults, "\n".join(self.faults[:10])
+
+    def _run(self) -> None:
+        while not self._stopping.wait(0.05):
+            for place in self._places:
+                with contextlib.suppress(KafkaException, redis.RedisError, TimeoutError):
+                    self._look(*place)
+
+    def _look(self, topic: str, partition: int) -> None:
+        world = self._world
+        committed = world.committed(topic, partition)
+        if committed is None:
+            return
+        key = f"{world.prefix}:{{{world.group}/{topic}/{partition}}}:checkpoint"
+        stored: Any = self._store.hget(key, "next")
+        self.looks += 1
+        if stored is None or committed > int(stored):
+            self.faults.append(
+                f"commit_behind_checkpoint: {topic}/{partition} committed {committed}, "
+                f"the store holds {stored}"
+            )
+
+
+class Load:
+    """Produces to all partitions of a topic until it is stopped."""
+
+    def __init__(self, world: World, topic: str, partitions: int, batch: int = 40) -> None:
+        self._world = world
+        self._topic = topic
+        self._partitions = partitions
+        self._batch = batch
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        first = 0
+        while not self._stopping.wait(0.1):
+            for partition in range(self._partitions):
+                batch = values(self._batch, f"p{partition}-", first)
+                self._world.produce(self._topic, batch, partition)
+            first += self._batch
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(30)

@@ -1,0 +1,141 @@
+"""Offsets without a record: shown to hide no loss, counted, and never a gap."""
+
+import pytest
+
+from tests.benches.waiting import wait_until
+from tests.harness.world import World, values
+
+pytestmark = pytest.mark.kafka
+
+
+def test_transactions_committed_and_aborted_leave_holes_and_no_gap(world: World) -> None:
+    """Control records and aborted ones are passed over: what is visible is delivered, and the end
+    is reached although the last offset is a marker."""
+    topic = world.topic()
+    world.produce(topic, 5)
+    _transaction(world, topic, 5, commit=True, tag="c")
+    _transaction(world, topic, 5, commit=False, tag="a")
+    world.produce(topic, 3, tag="w")
+    _transaction(world, topic, 4, commit=True, tag="d")
+    _transaction(world, topic, 4, commit=False, tag="e")
+    end = world.outside.bounds(topic).end
+    sidecar = world.sidecar()
+    application = world.application(sidecar)
+    state = sidecar.await_partition(topic, caught_up=True, next=end, lag_records=0)
+    assert state.applied == end - 1
+    sidecar.await_partition(topic, committed=end)
+    application.stop()
+    assert sidecar.api().gaps() == []
+    assert world.account().check().applied == 5 + 5 + 3 + 4
+    _, metrics = sidecar.admin().text("/metrics")
+    assert "cursor_sidecar_holes_total" in metrics
+    sidecar.terminate()
+    sidecar.start()
+    sidecar.await_partition(topic, state="delivering", caught_up=True, next=end, lag_records=0)
+    assert sidecar.api().gaps() == []
+
+
+def test_only_control_records_above_the_cursor_is_caught_up(world: World) -> None:
+    """An aborted transaction after everything was applied: caught up, lag 0, without a page; down
+    and live."""
+    topic = world.topic()
+    world.produce(topic, 5)
+    sidecar = world.sidecar()
+    assert world.apply(sidecar, topic, 5) == 5
+    _transaction(world, topic, 3, commit=False, tag="a")
+    end = world.outside.bounds(topic).end
+    sidecar.await_partition(topic, caught_up=True, next=end, lag_records=0, committed=end)
+    sidecar.terminate()
+    _transaction(world, topic, 3, commit=False, tag="b")
+    end = world.outside.bounds(topic).end
+    sidecar.start()
+    sidecar.await_partition(topic, caught_up=True, next=end, lag_records=0, committed=end)
+    assert sidecar.api().gaps() == []
+
+
+def test_an_open_transaction_is_waited_for(world: World) -> None:
+    """Between the last stable offset and the end there is nothing to deliver and nothing lost."""
+    topic = world.topic()
+    world.produce(topic, 5)
+    open_id = f"{topic}-open"
+    world.outside.hang_transaction(topic, 3, transactional_id=open_id)
+    world.produce(topic, 2, tag="behind")
+    sidecar = world.sidecar()
+    application = world.application(sidecar)
+    sidecar.await_partition(topic, state="delivering", next=5, lag_records=0)
+    world.outside.terminate_transaction(open_id)
+    end = world.outside.bounds(topic).end
+    sidecar.await_partition(topic, caught_up=True, next=end)
+    application.stop()
+    assert world.account().check().applied == 7
+    assert sidecar.api().gaps() == []
+
+
+def test_a_compacted_topic_has_holes_and_no_gap(world: World) -> None:
+    """Compaction removed records, receipts' own ones among them: the overlap is inconclusive
+    there, verified by what is left, and everything visible is delivered."""
+    topic = world.topic(
+        cleanup_policy="compact",
+        segment_bytes="1048576",
+        segment_ms="100",
+        min_cleanable_dirty_ratio="0.001",
+        max_compaction_lag_ms="100",
+        delete_retention_ms="0",
+    )
+    first = values(200, "old", size=50)
+    world.produce(topic, first, noted=False)
+    sidecar = world.sidecar()
+    assert world.apply(sidecar, topic, 200) == 200
+    sidecar.terminate()
+    world.produce(topic, values(200, "new", size=50), noted=False)
+    # A segment is compacted once it is not the active one.
+    world.produce(topic, values(1, "roll"), noted=False)
+    wait_until(lambda: _rolled(world, topic) < 300, "the cleaner has run", timeout_seconds=40)
+    for message in world.outside.read(topic, start=0):
+        offset, value = message.offset(), message.value()
+        assert offset is not None
+        world.produced.note(topic, 0, [offset], [value])
+    for offset in range(200):  # these were applied before
+        world.produced.note(topic, 0, [offset], [first[offset].value])
+    end = world.outside.bounds(topic).end
+    sidecar.start()
+    application = world.application(sidecar)
+    sidecar.await_partition(topic, caught_up=True, next=end)
+    application.stop()
+    assert sidecar.api().gaps() == []
+    world.account().check()
+
+
+def _rolled(world: World, topic: str) -> int:
+    """Records left; one more each time, so that there is always a new active segment."""
+    world.produce(topic, values(1, "roll"), noted=False)
+    return len(world.outside.read(topic, start=0))
+
+
+def test_holes_and_a_real_loss_in_one_run_are_told_apart(world: World) -> None:
+    """Transactions and one real `delete-records`: one gap, with the exact range."""
+    topic = world.topic()
+    world.produce(topic, 10)
+    _transaction(world, topic, 5, commit=False, tag="a")
+    world.produce(topic, 10, tag="mid")
+    sidecar = world.sidecar()
+    assert world.apply(sidecar, topic, 15) == 21
+    sidecar.terminate()
+    _transaction(world, topic, 5, commit=True, tag="c")
+    world.produce(topic, 10, tag="end")
+    world.outside.delete_records(topic, 0, 28)
+    sidecar.start()
+    application = world.application(sidecar)
+    gap = sidecar.await_gap(topic)
+    assert (gap.reason, gap.first, gap.end) == ("retention_loss", 21, 28)
+    sidecar.api().resolve(gap.id, "accepted")
+    sidecar.await_partition(topic, caught_up=True)
+    application.stop()
+    world.account(sidecar.api().gaps()).check()
+
+
+def _transaction(world: World, topic: str, count: int, *, commit: bool, tag: str) -> None:
+    batch = values(count, tag)
+    offsets = world.outside.transaction(topic, batch, commit=commit)
+    if commit:
+        world.note(topic, 0, offsets, batch)
