@@ -49,10 +49,10 @@ endif
 
 test: fresh $(VENV) $(KAFKA) ## Run every test, the ones on a real broker included (PYTEST_ARGS adds options)
 	@rm -f build/test.xml
-	@$(BIN)/pytest -m 'not chart' --junitxml=build/test.xml $(PYTEST_ARGS); code=$$?; \
+	@$(BIN)/pytest -n 2 --dist loadscope -m 'not chart' --junitxml=build/test.xml $(PYTEST_ARGS); code=$$?; \
 	$(BIN)/python tools/junit_summary.py build/test.xml build/test.json --exit-code $$code
 
-bench: fresh $(VENV) $(KAFKA) ## Measure speed, latency and memory on a real broker (BENCH_ARGS=--docs: fill docs/performance.md, --quick: less of all)
+bench: fresh $(VENV) $(KAFKA) ## Measure speed, latency and memory on a real broker (BENCH_ARGS=--docs: fill docs/performance.md, --quick: everything once)
 	@$(BIN)/python -m bench --summary build/bench.json $(BENCH_ARGS) $(or_say_failed)
 
 chart: fresh $(VENV) $(HELM) ## Lint, render and test the Helm chart

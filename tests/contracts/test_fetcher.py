@@ -230,9 +230,12 @@ async def test_a_right_epoch_is_no_obstacle(world: World) -> None:
 async def test_a_paused_partition_waits_and_misses_nothing(world: World) -> None:
     topic, _, member = await _joined(world, 2)
     paused, other = Partition(topic, 0), Partition(topic, 1)
-    session, flowing = member.assign(paused, 0), member.assign(other, 0)
+    session = member.assign(paused, 0)
     await member.read_to(session, 0)
     member.fetcher.pause(paused)
+    # Calls take effect in order: once this one shows, so does the pause.
+    flowing = member.assign(other, 0)
+    await member.read_to(flowing, 0)
     await world.produce(topic, 5, 0)
     await world.produce(topic, 5, 1)
     assert await member.read_to(flowing, 5) == [0, 1, 2, 3, 4]

@@ -11,7 +11,8 @@ from sidecar.engine import messages as m
 from sidecar.engine.cursor import Cursor
 from sidecar.engine.hand import Hand
 from sidecar.engine.reading import FULL_SECONDS
-from sidecar.ports import Batch
+from sidecar.ports import Batch, Fetched
+from tests.store.values import checkpoint
 
 POLICY = Policy(GroupId("g"))
 FULL = POLICY.buffer_pages_max * POLICY.page_records_max
@@ -90,6 +91,22 @@ def test_one_that_empties_in_time_is_not_paused() -> None:
     assert pressed.at(FULL_SECONDS / 2) == [m.Throttle(False)]
     pressed.hold(FULL, 0)
     assert pressed.at(FULL_SECONDS) == [m.Throttle(True)]
+
+
+def test_a_hole_right_behind_a_hold_is_read_once_more() -> None:
+    """The fetcher gave up what it had prefetched: what lies between is not taken for a hole yet."""
+    pressed = Pressed(5)
+    (cursor,) = pressed.cursors
+    cursor.checkpoint = checkpoint(POLICY.group, partition=cursor.partition)
+
+    def fetched(*offsets: int, after_hold: bool) -> list[m.Command]:
+        batch = Batch(offsets, offsets, [1] * len(offsets), [BLANK] * len(offsets), [])
+        event = Fetched(cursor.partition, cursor.session, batch, after_hold)
+        return pressed.engine.step(event, Instant(1, 1))
+
+    (again,) = (c for c in fetched(7, 8, after_hold=True) if isinstance(c, m.Fetch))
+    assert again.at == 5
+    assert any(isinstance(c, m.AskFloors) for c in fetched(7, 8, after_hold=False))
 
 
 @pytest.mark.parametrize(("partitions", "pages"), [(1, 16), (4, 16), (8, 8), (16, 4), (100, 4)])

@@ -231,3 +231,12 @@ def test_an_error_of_nobody_is_handed_on() -> None:
     done = _run([message, _record(T0, 0)], _session(T0, 0))
     assert done.others == [message]
     assert _offsets(done) == [(T0, [0])]
+
+
+def test_the_first_records_behind_a_hold_say_so() -> None:
+    """A hole in front of them may be of the client's making."""
+    session = _session(T0, 0)
+    session.held = True
+    first = _run([_record(T0, 0)], session).events
+    second = _run([_record(T0, 1)], session).events
+    assert [e.after_hold for e in [*first, *second] if isinstance(e, Fetched)] == [True, False]
