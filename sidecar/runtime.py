@@ -110,7 +110,8 @@ class Runtime:
         self.fatal: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.cluster: ClusterId | None = None
         self.open_gaps: Sequence[Gap] | None = None
-        """Open gaps of the whole group as last read; None before the first reading."""
+        """Open gaps of the whole group as last read; None before the first reading. While the store
+        cannot be read they stand: a gap does not close because nobody can ask for it."""
         self._group: GroupId = policy.group
         self._performer = Performer(
             policy,
@@ -135,6 +136,7 @@ class Runtime:
         self._store_refused: str | None = None
         self._store_fault: Fault | None = None
         self._store_seen = False
+        self._store_judged: StoreJudged | None = None
         self._kafka_fault: Fault | None = None
         self._kafka_seen = False
         self._topics = tuple(topics)
@@ -221,11 +223,13 @@ class Runtime:
             self._component(Component.REDIS, health.fault)
             return
         self._component(Component.REDIS, None)
-        refused = health.value.refused
-        if not self._store_seen or refused != self._store_refused:
-            self._record(StoreJudged(refused, health.value.warnings))
+        judged = StoreJudged(health.value.refused, health.value.warnings)
+        if judged != self._store_judged:
+            self._record(judged)
+            self.post(m.StoreRefused(judged.refused))
+        self._store_judged = judged
         self._store_seen = True
-        self._store_refused = refused
+        self._store_refused = judged.refused
 
     async def _watch_gaps(self) -> None:
         while not self._closing:

@@ -45,6 +45,7 @@ class Context:
         self.name = name
         self.cursors: dict[Partition, Cursor] = {}
         self.draining = False
+        self.store_refused: str | None = None
         self.now = Instant(0.0, 0.0)
         self.out: list[m.Command] = []
         self.looks: dict[Partition, Cue] = {}
@@ -171,6 +172,9 @@ class Context:
         for waiter in cursor.waiters:
             self.refuse(waiter.request, Refused.PAGE_LOST, detail)
         cursor.waiters.clear()
+        if cursor.page is not None:
+            # What the store holds beyond the applied position it still holds.
+            cursor.ahead.update(cursor.page.stored())
         cursor.hand = None
         cursor.redelivered_below = Offset(max(cursor.redelivered_below, cursor.handed_to))
 

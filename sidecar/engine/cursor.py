@@ -126,6 +126,8 @@ class Cursor:
     tail: deque[tuple[Offset, Digest]] = field(default_factory=deque)
     ahead: dict[Offset, Receipt] = field(default_factory=dict)
     """Receipts beyond the applied position, as the store holds them."""
+    overtaken: list[Offset] = field(default_factory=list)
+    """Such receipts that the position has passed since: the next write takes them out."""
     hand: Hand | None = None
     look_when_drained: Cue | None = None
     blocked: tuple[Offset, str] | None = None

@@ -76,6 +76,8 @@ class Delivery(Part):
                 self._candidates.pop(partition, None)
         if not self._parked or not self._candidates or self.context.draining:
             return
+        if self.context.store_refused is not None:
+            return
         for request, wanted in list(self._parked.items()):
             for partition in list(self._candidates):
                 if not _matches(partition, wanted):

@@ -135,6 +135,8 @@ class Engine:
                 self.parts.gaps.resolve_asked(event)
             case m.HoldAnswered():
                 self.parts.gaps.hold_answered(event)
+            case m.StoreRefused():
+                self.context.store_refused = event.why
             case m.GapUpdated():
                 self.parts.gaps.gap_updated(event.gap)
             case m.DrainAsked():

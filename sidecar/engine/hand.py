@@ -144,6 +144,14 @@ class Page:
             if (outcome := self.outcomes[i]) is not None and self.offsets[i] not in self.durable
         ]
 
+    def stored(self) -> dict[Offset, Receipt]:
+        """Receipts of this page that the store holds beyond the applied position."""
+        return {
+            Offset(o): Receipt(Offset(o), Digest(d), outcome)
+            for o, d, outcome in zip(self.offsets, self.digests, self.outcomes, strict=True)
+            if o in self.durable and outcome is not None
+        }
+
     def epoch_below(self, offset: Offset) -> LeaderEpoch | None:
         """The leader epoch of the last record below `offset`."""
         found: LeaderEpoch | None = None

@@ -53,6 +53,10 @@ class Membership(Part):
         self._watched_at = -1e9
 
     def assigned(self, partitions: tuple[Partition, ...]) -> None:
+        for revocation in list(self.revocations):
+            if not set(revocation.partitions).isdisjoint(partitions):
+                # They came back before their last offsets were settled: that attempt is over.
+                self.finish(revocation, {})
         fresh = tuple(p for p in partitions if p not in self.context.cursors)
         for partition in fresh:
             self.context.cursors[partition] = Cursor(

@@ -320,6 +320,13 @@ class DrainAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreRefused:
+    """The store must not be used (it evicts): nothing is handed out while `why` is not None."""
+
+    why: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class GapUpdated:
     """A gap of ours was acknowledged or fenced beside us."""
 
@@ -351,5 +358,6 @@ Event: TypeAlias = (
     | HoldAnswered
     | DrainAsked
     | GapUpdated
+    | StoreRefused
     | Tick
 )

@@ -217,7 +217,9 @@ class Recovery(Part):
         assert go is not None
         remembered = {receipt.offset: receipt.digest for run in memory.receipts for receipt in run}
         remembered.update(go.remembered)
-        cursor.ahead = {receipt.offset: receipt for receipt in memory.ahead}
+        next_ = checkpoint.token.next
+        cursor.ahead = {r.offset: r for r in memory.ahead if r.offset >= next_}
+        cursor.overtaken = [r.offset for r in memory.ahead if r.offset < next_]
         keep = (
             self.context.policy.receipts_retained_max
             if cursor.widened

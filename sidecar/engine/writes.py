@@ -58,9 +58,9 @@ class Writes(Part):
         if cursor.install is not None:
             raise InvariantBroken("one_install", f"{cursor.partition}: {cursor.purpose} in flight")
         ahead = [] if page is None else page.beyond(head)
-        done: list[Offset] = []
+        done, cursor.overtaken = cursor.overtaken, []
         if page is not None and page.durable:
-            done = [Offset(o) for o in page.offsets[page.done : head] if o in page.durable]
+            done += [Offset(o) for o in page.offsets[page.done : head] if o in page.durable]
         cursor.install = Install(
             expected=expected,
             checkpoint=checkpoint,
@@ -98,6 +98,8 @@ class Writes(Part):
                 self.install_lost(cursor, purpose, winner)
             case NotInstalled(fault) | Ambiguous(fault):
                 self.context.note(FaultMet(fault, partition))
+                if cursor.phase in (Phase.CLAIMING, Phase.OPENING):
+                    cursor.detail = f"the store does not take the write: {fault.detail}"
                 if purpose is m.Purpose.PROMOTE:
                     self.parts.delivery.note_promotion(cursor, "error", {}, None)
                     for waiter in cursor.waiters:

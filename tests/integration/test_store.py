@@ -112,6 +112,21 @@ def test_a_store_that_evicts_is_refused_and_taken_once_it_does_not(own_store: Wo
     assert world.apply(sidecar, topic, 10) == 10
 
 
+def test_a_store_that_begins_to_evict_is_handed_nothing_more(own_store: World) -> None:
+    """Noticed by a later look, and cleared by one: nothing is handed out in between."""
+    world = own_store
+    topic = world.topic()
+    world.produce(topic, 10)
+    sidecar = world.sidecar()
+    assert world.apply(sidecar, topic, 10) == 10
+    world.valkey.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    sidecar.await_event("store_refused")
+    world.produce(topic, 10)
+    assert sidecar.api().take(1.5) is None
+    world.valkey.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+    assert world.apply(sidecar, topic, 10) == 10
+
+
 def test_a_store_that_is_away_at_the_start_is_awaited(own_store: World) -> None:
     """Alive, not ready, a clear reason, at most about one log line a second, and no busy loop;
     the store comes, and delivery begins."""
