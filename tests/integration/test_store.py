@@ -124,7 +124,7 @@ def test_a_store_that_begins_to_evict_is_handed_nothing_more(own_store: World) -
     world.produce(topic, 10)
     assert sidecar.api().take(1.5) is None
     world.valkey.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
-    assert world.apply(sidecar, topic, 10) == 10
+    assert world.apply(sidecar, topic, 10) == 20
 
 
 def test_a_store_that_is_away_at_the_start_is_awaited(own_store: World) -> None:
