@@ -102,7 +102,8 @@ def document(summary: Mapping[str, Any]) -> str:
             f"- {t['name']}: **{t['value']}**, target {t['target']}: "
             f"{'met' if t['met'] else '**missed**'}"
             for t in summary["targets"]
-        ),
+        )
+        + _beside_tuned(summary["throughput"]["100"]["variants"]),
         throughput="\n\n".join(
             f"### {int(size):,} B\n\n{_throughput(found)}"
             for size, found in summary["throughput"].items()
@@ -113,6 +114,17 @@ def document(summary: Mapping[str, Any]) -> str:
         overlap=summary["restart"]["overlap_records"],
         restart=_spread(summary["restart"]["seconds_to_first_new_delivery"], 2),
         **memory,
+    )
+
+
+def _beside_tuned(variants: Mapping[str, Any]) -> str:
+    """The same figure against the client that does not pause: no target, but what it costs."""
+    of_tuned = (
+        variants["sidecar_json"]["ratio_to_bare"] / variants["bare_backoff_5ms"]["ratio_to_bare"]
+    )
+    return (
+        "\n- no target: the same, as a share of the bare client with the one setting the sidecar "
+        f"uses, too (`fetch.queue.backoff.ms=5`): **{of_tuned:.2f}**"
     )
 
 

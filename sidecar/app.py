@@ -21,8 +21,8 @@ from typing import Any
 from sidecar.api.handlers import Limits
 from sidecar.api.server import AdminServer, AppServer
 from sidecar.core.types import Instant, StoreId
-from sidecar.errors import Fenced, SidecarError
-from sidecar.kafka.client import ClientSettings
+from sidecar.errors import Fenced, SettingFault, SettingsError, SidecarError
+from sidecar.kafka.client import ClientSettings, unusable
 from sidecar.kafka.fetcher import KafkaFetcher
 from sidecar.kafka.log import KafkaLog
 from sidecar.runtime import Runtime
@@ -50,7 +50,15 @@ class SystemClock:
 
 
 def run(settings: Settings) -> int:
-    """Runs until a signal ends it; the exit code is the contract's."""
+    """Runs until a signal ends it. Returns the exit code: 0 done, 1 failed, 3 fenced.
+
+    `SettingsError` when librdkafka refuses a property: only it knows them all.
+    """
+    complaint = unusable(_client_settings(settings))
+    if complaint is not None:
+        raise SettingsError(
+            [SettingFault("CURSOR_SIDECAR_KAFKA__CLIENT", f"what librdkafka takes: {complaint}")]
+        )
     # Pages are many short-lived tuples and no cycles: collecting less often costs nothing.
     gc.collect()
     gc.freeze()

@@ -74,6 +74,7 @@ from sidecar.ports import (
     Log,
     MemberChanged,
     Recorder,
+    Revoked,
 )
 
 TICK_SECONDS = 0.1
@@ -146,6 +147,7 @@ class Runtime:
         self._notice_count = 0
         self._noticed = asyncio.Event()
         self._closing = False
+        self._draining = False
 
     # Life
 
@@ -271,12 +273,17 @@ class Runtime:
 
     def post(self, event: m.Event) -> None:
         """One step of the engine, and the commands it asks for. Re-entrant calls queue up."""
+        if self.fatal.done():
+            # Fail-stop: the state is one it cannot have, so nothing is decided from it any more.
+            if isinstance(event, Revoked):
+                event.answer({})
+            return
         self._events.append(event)
         if self._stepping:
             return
         self._stepping = True
         try:
-            while self._events:
+            while self._events and not self.fatal.done():
                 now = self._clock.now()
                 for command in self.engine.step(self._events.popleft(), now):
                     self._perform(command)
@@ -351,6 +358,9 @@ class Runtime:
         number = m.RequestId(self._request_count)
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._requests[number] = future
+        if self.fatal.done():
+            future.set_result(Refusal(Refused.DRAINING, "the sidecar is ending"))
+            return future
         future.add_done_callback(lambda done: self._answered(number, done))
         self.post(event(number))
         return future
@@ -383,7 +393,7 @@ class Runtime:
         return cast("ReportAnswer | Refusal", answer)
 
     def status(self) -> StatusView:
-        reasons: list[str] = []
+        reasons: list[str] = ["draining: no more pages are handed out"] if self._draining else []
         if self._store_refused is not None:
             reasons.append(self._store_refused)
         for component, fault, seen in (
@@ -476,6 +486,11 @@ class Runtime:
         return updated if isinstance(updated, Refusal) else fence
 
     async def resolve(self, gap: GapId, request: ResolveRequest) -> Gap | Refusal:
+        known = await self._gap(gap)
+        if isinstance(known, Refusal):
+            return known
+        if not known.state.holds:
+            return Refusal(Refused.GAP_CHANGED, _decided(known))
         answer = await self._request(lambda number: m.ResolveAsked(number, gap, request))
         return cast("Gap | Refusal", answer)
 
@@ -487,6 +502,7 @@ class Runtime:
         return cast("HoldView | Refusal", replied)
 
     async def drain(self) -> None:
+        self._draining = True
         await self._request(m.DrainAsked)
 
     # Facts and notices
@@ -512,6 +528,13 @@ class Runtime:
                     yield notice
             if self._notice_count == last or not self._notices:
                 await waiting.wait()
+
+
+def _decided(gap: Gap) -> str:
+    decision = gap.resolution
+    if decision is None:
+        return f"the gap is {gap.state} already"
+    return f"the gap is resolved already: {decision.resolution}, by {decision.by}"
 
 
 def _notice(fact: Fact) -> tuple[str, Mapping[str, Json]] | None:

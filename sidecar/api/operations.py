@@ -113,7 +113,7 @@ _HOLD_EXAMPLE = {
     "since": "2025-11-30T12:00:00.000Z",
     "detail": "the evidence is in no row of the table",
 }
-_ASSENT = {"by": "ada@example.org", "why": "restored from the warehouse, ticket 4711"}
+_ASSENT = {"by": "on-call@example.org", "why": "restored from the warehouse"}
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from sidecar.cli.options import load_settings, settings_options
+from sidecar.cli.options import load_settings, refuse, settings_options
 
 
 @click.command("run")
@@ -19,5 +19,10 @@ def command(config: Path | None, flags: dict[str, str], client: dict[str, str]) 
     """
     settings = load_settings(config, flags, client)
     from sidecar.app import run
+    from sidecar.errors import SettingsError
 
-    raise SystemExit(run(settings))
+    try:
+        code = run(settings)
+    except SettingsError as error:
+        refuse(error)
+    raise SystemExit(code)

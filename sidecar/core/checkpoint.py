@@ -71,6 +71,8 @@ class Checkpoint:
     `baseline`: where this partition's history with us begins. `gap` is the open gap, if any.
     `store_epoch`: the life of the store in which the horizon was claimed; in another one it may
     be older than what was handed out.
+    `resolved`: the last gap that was decided, so that a witness which still names it is known to
+    be the older testimony.
     `replay`: what a foreign hand asked to have delivered again, until somebody answers.
     """
 
@@ -85,6 +87,7 @@ class Checkpoint:
     gap: GapId | None = None
     replay: Interval | None = None
     store_epoch: str = ""
+    resolved: GapId | None = None
 
     @property
     def applied(self) -> Offset:
@@ -185,7 +188,9 @@ class Install:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """The store acknowledged it."""
+    """The store acknowledged it. `earlier`: it had been installed before, and its answer lost."""
+
+    earlier: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """What was asked, of whom, and what each answered. Facts only; judging is `verdict`'s.
 
 Evidence is no snapshot, so the order of asking matters and is fixed: committed offset,
-checkpoint and registry, topic ID, log end, log start. A later question can then only make an
-earlier answer look older than it is, never newer.
+registry, checkpoint, topic ID, log end, log start. A later question can then only make an earlier
+answer look older than it is, never newer; and a checkpoint asked before the registry could look
+absent where the registry already says that it was started.
 """
 
 from __future__ import annotations

@@ -62,5 +62,3 @@ class Policy:
     retry_seconds_min: float = 0.1
     retry_seconds_max: float = 5.0
     witness_digests: int = 8
-    topic_ids: bool = True
-    """Whether this cluster is to be asked for topic IDs at all."""

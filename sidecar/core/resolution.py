@@ -213,6 +213,10 @@ def _backfilled_in_part(case: _Case, at: Offset) -> Plan:
 def _in_range(case: _Case, at: Offset) -> Refusal | None:
     if case.request.resolution in (Resolution.IGNORED, Resolution.RETRACTED):
         return None
+    next_ = case.checkpoint.token.next
+    goes_back = case.gap.reason in (*REWRITTEN, GapReason.STORE_LOST, GapReason.TOPIC_RECREATED)
+    if at < next_ and not goes_back:
+        return _impossible(f"{at} lies below {next_}, where this partition stands already")
     if not case.floor <= at <= case.end:
         return _impossible(f"{at} cannot be read: the log holds [{case.floor}, {case.end}) now")
     return None
@@ -234,15 +238,22 @@ def _settle(case: _Case, at: Offset) -> Plan:
     if settled is None:
         return Refusal(Refused.GAP_CHANGED, "the gap is not open any more; list the gaps again")
     kept = request.resolution in (Resolution.IGNORED, Resolution.RETRACTED)
+    history_ends = not kept and gap.reason in (
+        *REWRITTEN,
+        GapReason.STORE_LOST,
+        GapReason.TOPIC_RECREATED,
+    )
     if kept:
-        return Settled(settled, replace(case.checkpoint, gap=None), history_ends=False)
-    if gap.reason is GapReason.TOPIC_RECREATED:
-        return Settled(settled, _new_incarnation(case, at), history_ends=True)
-    if gap.reason in (*REWRITTEN, GapReason.STORE_LOST):
-        return Settled(settled, _new_lineage(case, at), history_ends=True)
-    moved = at != case.checkpoint.token.next
-    token = Token(at, None) if moved else case.checkpoint.token
-    return Settled(settled, replace(case.checkpoint, token=token, gap=None), history_ends=False)
+        checkpoint = case.checkpoint
+    elif gap.reason is GapReason.TOPIC_RECREATED:
+        checkpoint = _new_incarnation(case, at)
+    elif history_ends:
+        checkpoint = _new_lineage(case, at)
+    else:
+        moved = at != case.checkpoint.token.next
+        token = Token(at, None) if moved else case.checkpoint.token
+        checkpoint = replace(case.checkpoint, token=token)
+    return Settled(settled, replace(checkpoint, gap=None, resolved=gap.id), history_ends)
 
 
 def _end(case: _Case, at: Offset) -> Offset | None:

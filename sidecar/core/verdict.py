@@ -28,6 +28,7 @@ from sidecar.core.types import (
     ClusterId,
     Digest,
     Fields,
+    GapId,
     GapReason,
     Generation,
     Interval,
@@ -78,10 +79,16 @@ class Wait:
     fault: Fault
     latched: bool = False
 
+    @property
+    def answer(self) -> tuple[str, str]:
+        """What was answered: the same again and again may come to count as lasting."""
+        return self.fault.code, self.fault.detail
+
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A gap. `base` is the checkpoint that carries it; `supersedes` a lesser one that stood."""
+    """A gap. `base` is the checkpoint that carries it; `supersedes` a lesser one that stood.
+    `gap_id`: one that was open before, and that only the witness still knows of."""
 
     reason: GapReason
     interval: Interval
@@ -89,6 +96,7 @@ class Open:
     expected: Expected | None
     detail: str
     supersedes: Gap | None = None
+    gap_id: GapId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,19 +325,22 @@ def _other_incarnation(facts: _Facts) -> Judgement | None:
     checkpoint, witness = facts.checkpoint, facts.witness
     if checkpoint is not None:
         pinned, former = checkpoint.identity.topic_id, checkpoint.identity.former_topic_ids
+        known = pinned
     elif witness is not None:
         pinned, former = witness.topic_id, ()
+        known = pinned
     elif facts.registry is not None and (
         registered := facts.registry.topics.get(facts.evidence.partition.topic)
     ):
         pinned, former = registered.topic_id, ()
+        known = pinned
         if facts.evidence.partition not in facts.registry.started:
             # Nothing was delivered of it yet, so another ID is a new topic, not a lost one.
             pinned = None
     else:
-        pinned, former = None, ()
+        pinned, former, known = None, (), None
     described = facts.topic.topic_id
-    if pinned is not None and described is None:
+    if known is not None and described is None:
         return _stale("a topic ID was known and cannot be read now")
     if described is not None and described in former:
         return _stale(f"the answer names topic ID {described}, an earlier incarnation's")
@@ -423,6 +434,9 @@ def _both(facts: _Facts, checkpoint: Checkpoint, witness: Witness) -> Judgement:
     """Lineage and position tell a rollback; generations do not, since others raise them too."""
     ours = (checkpoint.lineage.number, checkpoint.token.next)
     theirs = (witness.lineages[-1].number, witness.next)
+    forgotten = _forgotten_gap(facts, checkpoint, witness)
+    if forgotten is not None:
+        return forgotten
     if ours == theirs:
         return _range(facts, checkpoint, Verdict.RESUME, "checkpoint and commit agree")
     if theirs < ours:
@@ -446,6 +460,28 @@ def _both(facts: _Facts, checkpoint: Checkpoint, witness: Witness) -> Judgement:
         f"{witness.next}",
         remembered=witness.tail,
         horizon_unknown=True,
+    )
+
+
+def _forgotten_gap(facts: _Facts, checkpoint: Checkpoint | None, witness: Witness) -> Open | None:
+    """A gap that the witness names and the store neither holds nor knows to be decided: the store
+    went back to before it was opened. It stays until somebody decides it."""
+    gap = witness.gap
+    if gap is None:
+        return None
+    if checkpoint is not None and (checkpoint.gap is not None or checkpoint.resolved == gap.id):
+        return None
+    base = _from_witness(facts, witness)
+    if checkpoint is not None:
+        greater = max(checkpoint.generation, witness.generation)
+        base = replace(base, identity=checkpoint.identity, generation=Generation(greater))
+    return Open(
+        gap.reason,
+        gap.interval,
+        base,
+        facts.expected,
+        f"the store forgot the gap {gap.id} {gap.interval}, which Kafka's witness names",
+        gap_id=gap.id,
     )
 
 
@@ -479,6 +515,9 @@ def _without_checkpoint(facts: _Facts) -> Judgement:
     assert registry is not None
     witness = facts.witness
     if witness is not None:
+        forgotten = _forgotten_gap(facts, None, witness)
+        if forgotten is not None:
+            return forgotten
         return _range(
             facts,
             _from_witness(facts, witness),

@@ -323,7 +323,8 @@ class Story:
             "partition has caught up.",
         )
         tell.note(
-            "By hand: cursor-sidecar gaps list, gaps ack and gaps resolve --resolution accepted."
+            "By hand: cursor-sidecar gaps list, then cursor-sidecar gaps resolve ID "
+            "--resolution accepted --by WHO --why TEXT --execute."
         )
 
     # 5

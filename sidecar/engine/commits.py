@@ -99,6 +99,8 @@ class Commits(Part):
             if self.context.cursors[partition].may_commit()
         }
         if not offsets:
+            self._sent_at = now
+            self.urgent = False
             return
         self._sent_at = now
         self.urgent = False
@@ -113,6 +115,13 @@ class Commits(Part):
             self.send_commit(self.in_flight)
 
     def send_commit(self, commit: CommitInFlight) -> None:
+        # A partition that is given back has its last offset committed by the revocation, and this
+        # one, which is older, must not come after it.
+        commit.offsets = {
+            partition: request
+            for partition, request in commit.offsets.items()
+            if partition in self.context.cursors and not self.context.cursors[partition].revoking
+        }
         if not commit.offsets:
             self.in_flight = None
             return

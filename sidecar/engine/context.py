@@ -128,12 +128,12 @@ class Context:
 
     def wait(self, cursor: Cursor, judged: verdict.Wait) -> None:
         now = self.now.monotonic
-        if cursor.same_answer is not judged.verdict or cursor.same_answer_since is None:
+        if cursor.same_answer != judged.answer or cursor.same_answer_since is None:
             cursor.wait_seconds = 0.0
-        if cursor.same_answer_since is None or (cursor.detail != judged.fault.detail):
+        if cursor.same_answer_since is None or cursor.same_answer != judged.answer:
             cursor.same_answer_since = now
             self.note(FaultMet(judged.fault, cursor.partition))
-        cursor.same_answer = judged.verdict
+        cursor.same_answer = judged.answer
         cursor.wait_seconds = min(WAIT_SECONDS_MAX, max(WAIT_SECONDS_MIN, cursor.wait_seconds * 2))
         cursor.look_at = now + cursor.wait_seconds
         self.move(cursor, Step.WAIT, reason=judged.verdict, detail=judged.fault.detail)

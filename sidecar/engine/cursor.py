@@ -18,7 +18,7 @@ from sidecar.core.recovery import STATES, Phase
 from sidecar.core.types import (
     Condition,
     Digest,
-    GapId,
+    GapReason,
     HoldId,
     Offset,
     OwnerId,
@@ -82,12 +82,14 @@ class Cursor:
     """Monotonic seconds of the next look, while waiting."""
     wait_seconds: float = 0.0
     same_answer_since: float | None = None
-    same_answer: Verdict | None = None
+    same_answer: tuple[str, str] | None = None
 
     # What is known
     checkpoint: Checkpoint | None = None
     go: Go | None = None
     started: bool = False
+    enrolled: bool = False
+    """The registry was written for this look."""
     committed: Offset | None = None
     committed_at: float | None = None
     confirmed_to: Offset | None = None
@@ -99,7 +101,8 @@ class Cursor:
     """The hold that somebody answered by letting it pass."""
     hold_named: tuple[Verdict, str] | None = None
     """What `hold_id` stands for: the same finding keeps its id when it is looked at again."""
-    last_resolved: GapId | None = None
+    policy_at: float = -1e9
+    """Monotonic seconds before which an automatic decision is not tried again."""
     log_start: Offset | None = None
     log_end: LogEnd | None = None
     end_reached: Offset | None = None
@@ -107,6 +110,11 @@ class Cursor:
 
     # The attempt
     owner: OwnerId | None = None
+    distrusted: bool = False
+    """The client said that the log was cut: until something is promoted, fetching goes without the
+    epoch, which would only be refused again, and digests have to show what is left."""
+    failures: int = 0
+    """Cursor errors since delivery was reached last."""
     owner_seen_at: float = 0.0
     began_at: float = 0.0
     live: bool = False
@@ -122,7 +130,6 @@ class Cursor:
     """Since when this one is all but full while another one starves behind it."""
     overlap: Overlap | None = None
     widened: bool = False
-    matched: int = 0
     tail: deque[tuple[Offset, Digest]] = field(default_factory=deque)
     ahead: dict[Offset, Receipt] = field(default_factory=dict)
     """Receipts beyond the applied position, as the store holds them."""
@@ -202,7 +209,7 @@ class Cursor:
             digest_scheme=DIGEST_SCHEME,
             tail=tail,
             gap=None if gap is None else WitnessGap(gap.id, gap.reason, gap.interval),
-            resolved=self.last_resolved,
+            resolved=checkpoint.resolved,
             keyed_by=checkpoint.identity.keyed_by,
         )
 
@@ -261,7 +268,7 @@ class Cursor:
         while len(self.answers) > ANSWERS_KEPT:
             self.answers.popitem(last=False)
 
-    def hold_view(self, evidence: dict[str, object] | None = None) -> HoldView | None:
+    def hold_view(self) -> HoldView | None:
         if self.hold is None or self.hold_id is None or self.phase is not Phase.HELD:
             return None
         return HoldView(
@@ -307,10 +314,10 @@ class Cursor:
         )
 
 
-_UNCOMMITTABLE = ("topic_recreated", "store_lost")
+_UNCOMMITTABLE = (GapReason.TOPIC_RECREATED, GapReason.STORE_LOST)
 
 
 def _committable(gap: Gap) -> bool:
     """With a topic created again nothing is committed in the new incarnation; with a store that
     lost everything there is nothing of ours to commit."""
-    return gap.reason.value not in _UNCOMMITTABLE
+    return gap.reason not in _UNCOMMITTABLE

@@ -124,7 +124,10 @@ class Delivery(Part):
             outcomes: list[Outcome | None] = [None] * len(offsets)
             durable: set[int] = set()
             if cursor.ahead:
-                self.skip_known(cursor, offsets, digests, outcomes, durable)
+                other = self.skip_known(cursor, offsets, digests, outcomes, durable)
+                if other is not None:
+                    self.parts.recovery.diverged_ahead(cursor, other)
+                    return False
             page = Page(
                 PageId(self.context.new_name("page")),
                 1,
@@ -165,13 +168,18 @@ class Delivery(Part):
         digests: list[int],
         outcomes: list[Outcome | None],
         durable: set[int],
-    ) -> None:
-        """A receipt beyond the applied position lets a record be skipped, if its digest matches."""
+    ) -> Offset | None:
+        """A receipt beyond the applied position lets a record be skipped, if its digest matches.
+        Returns the first offset at which it does not: other bytes stand there now."""
         for i, offset in enumerate(offsets):
             known = cursor.ahead.pop(Offset(offset), None)
-            if known is not None and known.digest == digests[i]:
-                outcomes[i] = known.outcome
-                durable.add(offset)
+            if known is None:
+                continue
+            if known.digest != digests[i]:
+                return Offset(offset)
+            outcomes[i] = known.outcome
+            durable.add(offset)
+        return None
 
     def extend_horizon(self, cursor: Cursor) -> None:
         checkpoint, hand = cursor.checkpoint, cursor.hand
@@ -306,6 +314,7 @@ class Delivery(Part):
             )
             while len(cursor.tail) > keep:
                 cursor.tail.popleft()
+            cursor.distrusted = False
         hand = cursor.hand
         page = None if hand is None else hand.page
         seconds = None if page is None else self.context.now.monotonic - page.handed_at

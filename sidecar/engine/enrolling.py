@@ -76,4 +76,5 @@ class Enrolling(Part):
                 else:
                     self.context.hold(cursor, judged, WAIT_SECONDS_MAX)
             else:
+                cursor.enrolled = True
                 self.context.look(cursor, cursor.cue)

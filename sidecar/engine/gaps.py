@@ -31,7 +31,7 @@ from sidecar.core.views import (
     ResolveRequest,
 )
 from sidecar.engine import messages as m
-from sidecar.engine.context import WAIT_SECONDS_MIN
+from sidecar.engine.context import WAIT_SECONDS_MAX, WAIT_SECONDS_MIN
 from sidecar.engine.cursor import Cursor
 from sidecar.engine.parts import Part
 
@@ -70,6 +70,7 @@ class Gaps(Part):
             judged.detail,
             self._with_unconfirmed(cursor, judged, verdict.describe(evidence)),
             judged.supersedes,
+            judged.gap_id,
         )
 
     def _with_unconfirmed(self, cursor: Cursor, judged: verdict.Open, fields: Fields) -> Fields:
@@ -89,12 +90,13 @@ class Gaps(Part):
         detail: str,
         evidence: Fields,
         supersedes: Gap | None,
+        known_as: GapId | None = None,
     ) -> None:
         self.context.fence(cursor, detail)
         self.context.stop_fetching(cursor)
         cursor.live = False
         cursor.owner = OwnerId(self.context.new_name("owner"))
-        gap_id = GapId(self.context.new_name("gap"))
+        gap_id = known_as or GapId(self.context.new_name("gap"))
         carrying = base.succeed(owner=cursor.owner, gap=gap_id)
         opened = GapEvent(self.context.now.wall, "opened", "sidecar", detail)
         gap = Gap(
@@ -153,7 +155,10 @@ class Gaps(Part):
         gap = cursor.gap
         if gap is None or self.context.policy.on_gap.get(gap.reason) is not OnGap.ACCEPT:
             return
-        if cursor.resolving is None:
+        now = self.context.now.monotonic
+        idle = cursor.resolving is None and cursor.install is None and cursor.phase is Phase.GAP
+        if idle and now >= cursor.policy_at:
+            cursor.policy_at = now + WAIT_SECONDS_MAX
             cursor.resolving = (
                 m.RequestId(-1),
                 ResolveRequest(
@@ -225,7 +230,6 @@ class Gaps(Part):
             cursor.gap = gap
             self.parts.commits.dirty.add(cursor.partition)
             return
-        cursor.last_resolved = gap.id
         cursor.gap = None
         if cursor.phase is Phase.GAP:
             self.context.look(cursor, Cue.REQUESTED)

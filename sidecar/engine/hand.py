@@ -171,7 +171,6 @@ class Hand:
     unproven: deque[tuple[int, Slab]] = field(default_factory=deque)
     """Slabs with a hole, and those behind them, with the hand's read count when they came."""
     page: Page | None = None
-    page_successor: Offset | None = None
     trailing: tuple[int, Offset] | None = None
     """The end was reached at this position with nothing visible before it; not proven yet."""
     reads: int = 0

@@ -156,7 +156,9 @@ class Membership(Part):
         self.drains.append(request)
         self.parts.delivery.refuse_parked()
         for cursor in self.context.cursors.values():
-            self.context.stop_fetching(cursor)
+            if cursor.phase is not Phase.VERIFYING:
+                # What is being verified has to be read, or the page that is out is lost.
+                self.context.stop_fetching(cursor)
             cursor.look_when_drained = None
 
     def advance_drain(self) -> None:
@@ -166,7 +168,7 @@ class Membership(Part):
         for cursor in self.context.cursors.values():
             page = cursor.page
             out = page is not None and not page.closed and now < page.deadline
-            if cursor.phase is Phase.DELIVERING and (out or cursor.install is not None):
+            if cursor.live and (out or cursor.install is not None):
                 return
         for cursor in self.context.cursors.values():
             if self.lower_horizon(cursor):

@@ -314,7 +314,7 @@ class HoldAnswered:
 
 @dataclass(frozen=True, slots=True)
 class DrainAsked:
-    """Stop fetching and offering, finish what is out, flush; then reply. The members stays."""
+    """Stop fetching and offering, finish what is out, flush; then reply. The membership stays."""
 
     request: RequestId
 

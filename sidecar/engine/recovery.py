@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import assert_never
 
 from sidecar.core import overlap, verdict
+from sidecar.core.checkpoint import Audit, Checkpoint
 from sidecar.core.evidence import Cue, Evidence
 from sidecar.core.facts import (
     FaultMet,
     RecoveryEnded,
 )
-from sidecar.core.faults import Absent, Known, Unreadable
+from sidecar.core.faults import Absent, FaultKind, Known, Unreadable
 from sidecar.core.recovery import Phase, Step
 from sidecar.core.types import (
     Condition,
@@ -38,6 +39,9 @@ READ_SO_FAR = (Phase.VERIFYING, Phase.CONCLUDING, Phase.COMMITTING, Phase.DELIVE
 """What was read in these phases may be of a log that is another by now, when its leader changed.
 Before them nothing was read, and what is read after a look is verified anyway."""
 
+FAILURES_AT_ONCE = 2
+"""Cursor errors of one recovery that are looked at without a pause in between."""
+
 
 class Recovery(Part):
     def tick(self, cursor: Cursor) -> None:
@@ -46,6 +50,8 @@ class Recovery(Part):
         if due and cursor.phase in (Phase.WAITING, Phase.HELD, Phase.VERIFYING):
             self.context.look(cursor, Cue.RETRY)
         self.look_if_drained(cursor)
+        if cursor.phase is Phase.GAP:
+            self.parts.gaps.by_policy(cursor)
 
     def look_if_drained(self, cursor: Cursor) -> None:
         """What follows cannot be read: once all that is in hand is promoted, look, or hold."""
@@ -87,19 +93,22 @@ class Recovery(Part):
         if isinstance(evidence.stored, Known) and not cursor.live:
             cursor.checkpoint = evidence.stored.value.checkpoint
         if cursor.install is not None and not cursor.live:
-            self.unsettled(cursor)
+            self.unsettled(cursor, "the store has not answered an earlier write yet")
             return
         waited = (
             0.0
             if cursor.same_answer_since is None
             else self.context.now.monotonic - cursor.same_answer_since
         )
-        judged = verdict.judge(
-            evidence, self.context.policy, waited_seconds=waited, accepted=cursor.accepted
-        )
+        judged = verdict.judge(evidence, self.context.policy, accepted=cursor.accepted)
         if not isinstance(judged, verdict.Wait):
             cursor.same_answer_since = None
             cursor.same_answer = None
+        elif cursor.same_answer == judged.answer:
+            # Only the very same answer, without a break, comes to count as lasting.
+            judged = verdict.judge(
+                evidence, self.context.policy, waited_seconds=waited, accepted=cursor.accepted
+            )
         if cursor.resolving is not None:
             self.parts.gaps.resolve_judged(cursor, evidence)
             return
@@ -114,6 +123,10 @@ class Recovery(Part):
             self.context.displaced(cursor, "another member claimed the partition")
             return
         match judged:
+            case verdict.Enrol() if cursor.enrolled:
+                # It was just written, and still is not what is described: somebody's answer is old.
+                cursor.enrolled = False
+                self.unsettled(cursor, judged.detail)
             case verdict.Enrol():
                 self.context.move(cursor, Step.ENROL, detail=judged.detail)
             case verdict.Wait():
@@ -133,14 +146,14 @@ class Recovery(Part):
             case _:
                 assert_never(judged)
 
-    def unsettled(self, cursor: Cursor) -> None:
-        """A write of an attempt that is over has no answer yet: what stands is not settled."""
+    def unsettled(self, cursor: Cursor, detail: str) -> None:
+        """Nothing is claimed now; the evidence is asked again in a while."""
         cursor.look_at = self.context.now.monotonic + WAIT_SECONDS_MIN
         self.context.move(
             cursor,
             Step.WAIT,
             reason=Verdict.UNAVAILABLE,
-            detail="the store has not answered an earlier write yet",
+            detail=detail,
         )
 
     def hold(self, cursor: Cursor, judged: verdict.Hold, evidence: Evidence) -> None:
@@ -155,23 +168,27 @@ class Recovery(Part):
     def go(self, cursor: Cursor, judged: verdict.Go, evidence: Evidence) -> None:
         cursor.gap = None
         cursor.hold = None
+        cursor.enrolled = False
         if cursor.live and cursor.checkpoint is not None and cursor.hand is not None:
             standing = evidence.stored
             if not isinstance(standing, Known) or standing.value.checkpoint.owner != cursor.owner:
                 cursor.live = False
                 self.context.fence(cursor, "another member claimed the partition")
+            elif (evidence.fetched_to or 0) > judged.log_end:
+                # What was read beyond the log's end is not there any more: this attempt is over.
+                cursor.live = False
+                self.context.fence(cursor, "the log was truncated below what was handed out")
             else:
                 cursor.go = judged
-                if (evidence.fetched_to or 0) > judged.log_end:
-                    # What was read beyond the log's end is not there any more.
-                    self.context.fence(cursor, "the log was truncated below what was handed out")
-                    cursor.hand = Hand(cursor.checkpoint.token.next, cursor.checkpoint.token.next)
                 self.context.move(cursor, Step.CONFIRMED, detail="verifying the overlap again")
                 self.read_overlap(cursor)
                 return
         if cursor.install is not None:
             self.context.stop_fetching(cursor)
-            self.unsettled(cursor)
+            self.unsettled(cursor, "the store has not answered an earlier write yet")
+            return
+        if self.context.draining:
+            self.unsettled(cursor, "draining: nothing new is claimed")
             return
         self.context.state_verdict(
             cursor, judged.verdict, judged.detail, verdict.describe(evidence)
@@ -180,6 +197,7 @@ class Recovery(Part):
         cursor.live = False
         cursor.began_at = self.context.now.monotonic
         cursor.go = judged
+        cursor.distrusted = cursor.distrusted or evidence.cue is Cue.TRUNCATION_REPORTED
         cursor.owner = OwnerId(self.context.new_name("owner"))
         base = judged.base
         reached = max(base.horizon, base.token.next)
@@ -198,6 +216,11 @@ class Recovery(Part):
             judged.expected,
             claimed,
             history_ends=judged.history_ends,
+            audit=(
+                Audit(
+                    self.context.now.wall, f"claimed: {judged.verdict}", "sidecar", judged.detail
+                ),
+            ),
         )
 
     def remember(self, cursor: Cursor, receipts_min: int) -> None:
@@ -267,7 +290,11 @@ class Recovery(Part):
         cursor.blocked = None
         hand.began = at
         hand.disturbed = False
-        self.context.do(m.Fetch(cursor.partition, cursor.session, at, checkpoint.token.epoch))
+        # The epoch is that of the last record below `next`. Beyond it, a later one is right, and
+        # asking with this one would look like a truncation.
+        beyond = at > checkpoint.token.next
+        epoch = None if cursor.distrusted or beyond else checkpoint.token.epoch
+        self.context.do(m.Fetch(cursor.partition, cursor.session, at, epoch))
 
     def conclude(self, cursor: Cursor) -> None:
         """The overlap was read; what counts of it depends on the log start asked from now on."""
@@ -283,7 +310,14 @@ class Recovery(Part):
         assert hand is not None
         result = read.conclude(floor=floor, compacted=go.compacted)
         if result.diverged and result.last_matching is None and not cursor.widened:
+            if cursor.install is not None:
+                self.context.lost(
+                    cursor, Cue.RETRY, "the anchor differs; a write has no answer yet"
+                )
+                return
             cursor.widened = True
+            cursor.live = False
+            self.context.fence(cursor, "the anchor differs: reading further back")
             self.context.stop_fetching(cursor)
             self.context.move(cursor, Step.WIDEN, detail="the anchor differs: reading further back")
             self.remember(cursor, self.context.policy.receipts_retained_max)
@@ -304,6 +338,9 @@ class Recovery(Part):
         )
         cursor.overlap = None
         cursor.widened = False
+        if result.boundary and cursor.distrusted and checkpoint.token.next > checkpoint.baseline:
+            self.truncated(cursor, checkpoint)
+            return
         if result.diverged:
             assert result.first_differing is not None
             self.diverged(cursor, result, hand.position)
@@ -341,9 +378,38 @@ class Recovery(Part):
     def delivering(self, cursor: Cursor) -> None:
         cursor.live = True
         cursor.stated = None
+        cursor.failures = 0
         cursor.wait_seconds = 0.0
         cursor.same_answer_since = None
         self.parts.delivery.promote(cursor)
+
+    def truncated(self, cursor: Cursor, checkpoint: Checkpoint) -> None:
+        """The client says that the log was cut, and no record is left to show where."""
+        self.parts.gaps.open_gap(
+            cursor,
+            GapReason.LOG_TRUNCATED,
+            Interval(checkpoint.token.next, None),
+            checkpoint,
+            checkpoint.expected,
+            "the log was truncated, and nothing that is remembered can be compared any more",
+            {"next": checkpoint.token.next, "log_start": cursor.log_start},
+            None,
+        )
+
+    def diverged_ahead(self, cursor: Cursor, at: Offset) -> None:
+        """A receipt beyond the applied position names other bytes than the log holds there."""
+        checkpoint = cursor.checkpoint
+        assert checkpoint is not None
+        self.parts.gaps.open_gap(
+            cursor,
+            GapReason.LOG_DIVERGED,
+            Interval(at, Offset(at + 1)),
+            checkpoint,
+            checkpoint.expected,
+            f"the record at {at} is not the one that was applied there",
+            {"first_differing": at, "last_matching": None, "next": checkpoint.token.next},
+            None,
+        )
 
     def diverged(self, cursor: Cursor, result: overlap.OverlapResult, position: Offset) -> None:
         checkpoint = cursor.checkpoint
@@ -384,12 +450,20 @@ class Recovery(Part):
             return
         cursor.fetching = False
         cue = Cue.TRUNCATION_REPORTED if event.truncation else Cue.CURSOR_ERROR
+        if event.truncation or event.fault.kind is FaultKind.EPOCH_SUSPECT:
+            # The epoch leads nowhere any more: from here on the digests decide.
+            cursor.distrusted = True
         if event.truncation:
             self.context.fence(cursor, "the log was truncated below what was handed out")
             cursor.live = False
         if cursor.phase in READ_SO_FAR:
             self.context.do(m.Release(cursor.partition))
-            self.context.look(cursor, cue)
+            cursor.failures += 1
+            if cursor.failures > FAILURES_AT_ONCE and not cursor.live:
+                wait = min(WAIT_SECONDS_MAX, WAIT_SECONDS_MIN * 2 ** (cursor.failures - 2))
+                self.context.lost(cursor, cue, event.fault.detail, wait_seconds=wait)
+            else:
+                self.context.look(cursor, cue)
 
     def blocked(self, cursor: Cursor, at: Offset, why: str) -> None:
         """Nothing goes on behind a record that cannot be read; what was read before it does."""

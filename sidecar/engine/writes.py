@@ -6,6 +6,7 @@ from typing import assert_never
 
 from sidecar.core.checkpoint import (
     Ambiguous,
+    Audit,
     Checkpoint,
     Expected,
     Install,
@@ -53,6 +54,7 @@ class Writes(Part):
         gaps: tuple[Gap, ...] = (),
         body: bool = True,
         history_ends: bool = False,
+        audit: tuple[Audit, ...] = (),
     ) -> None:
         """`history_ends`: what is remembered of the partition is of a past that is over."""
         if cursor.install is not None:
@@ -70,6 +72,7 @@ class Writes(Part):
             ahead=ahead,
             ahead_done=done,
             gaps=gaps,
+            audit=audit,
             body=body,
         )
         cursor.purpose = purpose
@@ -89,9 +92,11 @@ class Writes(Part):
         purpose = cursor.purpose
         assert purpose is not None
         match event.result:
-            case Installed():
+            case Installed(earlier):
                 cursor.install = None
-                cursor.owner_seen_at = event.asked_at
+                if not earlier:
+                    # One that was there before says nothing about who owns the partition now.
+                    cursor.owner_seen_at = event.asked_at
                 self.installed(cursor, purpose, event.install)
             case Lost(winner):
                 cursor.install = None
@@ -138,7 +143,7 @@ class Writes(Part):
             case m.Purpose.PROMOTE:
                 self.parts.delivery.promoted(cursor, install)
             case m.Purpose.HORIZON:
-                pass
+                self.parts.delivery.promote(cursor)
             case m.Purpose.OPEN:
                 cursor.gap = install.gaps[-1]
                 if cursor.phase is Phase.OPENING:

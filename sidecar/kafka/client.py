@@ -16,6 +16,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka.admin import AdminClient
+
 from sidecar.core.types import GroupId, IsolationLevel
 from sidecar.kafka.faults import one_line
 
@@ -224,6 +227,19 @@ def group_config(settings: ClientSettings) -> dict[str, ClientOption]:
         # Offsets that a transaction has not decided yet are then an error, not an answer.
         "isolation.level": IsolationLevel.READ_COMMITTED.value,
     }
+
+
+def unusable(settings: ClientSettings) -> str | None:
+    """What librdkafka itself says against these settings; None: it takes them. It connects to
+    nobody: a client that was never asked anything has no reason to."""
+    try:
+        Consumer({**consumer_config(settings), "log_level": 0}).close()
+        AdminClient(dict(admin_config(settings)))
+    except KafkaException as refused_:
+        return one_line(refused_.args[0].str(), settings.secrets)
+    except (TypeError, ValueError) as refused_:
+        return one_line(str(refused_), settings.secrets)
+    return None
 
 
 def _allowed(extra: Mapping[str, str]) -> dict[str, str]:

@@ -277,6 +277,10 @@ class ConsumerThread:
                     pauses[partition] = paused
                 case Commit() if self._fenced is not None:
                     self._commits.refuse(command, self._fenced)
+                case Commit() if not self._holds_all_of(command):
+                    # Its last offset was committed when it was given back: an older one must not
+                    # come after that. What is still ours is committed again.
+                    self._commits.refuse(command, "a partition of it was given back")
                 case Commit():
                     self._commits.make(self._consumer, command)
                 case TopicsWell(topics=topics):
@@ -290,6 +294,9 @@ class ConsumerThread:
             self._assignment.change(started=started, stopped=stops)
         changed = [p for p, paused in pauses.items() if self._assignment.pause(p, paused)]
         self._assignment.sync_pauses(changed)
+
+    def _holds_all_of(self, commit: Commit) -> bool:
+        return all(Partition(o.topic, o.partition) in self._owned for o in commit.offsets)
 
     def _refuse_commits(self) -> None:
         """The thread has ended (this may run on either): nobody else answers them."""

@@ -175,7 +175,7 @@ NOT_YET: Mapping[tuple[str, str], Collection[str]] = {
     ("delivery", "mode"): (Mode.PUSH,),
     ("delivery", "ordering"): (Ordering.KEY, Ordering.UNORDERED),
 }
-"""Values the contract has and this release has not: refused rather than quietly ignored."""
+"""Values that are reserved for a later release: refused rather than quietly ignored."""
 
 
 def _crossed(

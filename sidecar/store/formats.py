@@ -62,6 +62,7 @@ class _Body(msgspec.Struct):
     keyed_by: str | None = None
     replay: tuple[int, int | None] | None = None
     store_epoch: str = ""
+    resolved: str | None = None
 
 
 class _Audit(msgspec.Struct):
@@ -128,6 +129,7 @@ def encode_body(checkpoint: Checkpoint) -> bytes:
             identity.keyed_by,
             None if checkpoint.replay is None else (checkpoint.replay.first, checkpoint.replay.end),
             checkpoint.store_epoch,
+            checkpoint.resolved,
         )
     )
 
@@ -182,6 +184,7 @@ def decode_checkpoint(fields: Sequence[bytes | None]) -> Checkpoint:
         None if gap == b"" else GapId(text(gap, "gap")),
         None if wire.replay is None else interval(*wire.replay),
         wire.store_epoch,
+        None if wire.resolved is None else GapId(wire.resolved),
     )
 
 

@@ -67,8 +67,8 @@ def install_words(
 
 def install_result(reply: Reply) -> InstallResult:
     match code_of(reply):
-        case Code.INSTALLED | Code.INSTALLED_BEFORE:
-            return Installed()
+        case Code.INSTALLED | Code.INSTALLED_BEFORE as code:
+            return Installed(earlier=code is Code.INSTALLED_BEFORE)
         case Code.LOST:
             return Lost(formats.decode_checkpoint(reply[1:]) if len(reply) > 1 else None)
         case Code.FORMAT_NEWER:

@@ -223,7 +223,7 @@ async def test_a_gap_goes_from_fence_to_resolution(bench: Bench) -> None:
         "fence": 900,
         "resume_at": 901,
         "end_max": 902,
-        "evidence": "ticket 4711",
+        "evidence": "restored from the warehouse",
         **ASSENT,
     }
     status, done = await post(bench, "/v1/gaps/g-1/resolve", body)
@@ -236,7 +236,7 @@ async def test_a_gap_goes_from_fence_to_resolution(bench: Bench) -> None:
                 Resolution.SNAPSHOT,
                 "ada",
                 "restored",
-                "ticket 4711",
+                "restored from the warehouse",
                 Offset(900),
                 Offset(901),
                 Offset(902),

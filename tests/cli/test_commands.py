@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -360,3 +361,25 @@ def test_something_else_that_answers_is_not_taken_for_a_sidecar(tmp_path: Path) 
         thread.join(10)
     assert result.exit_code == 1
     assert "not as a sidecar does" in result.stderr
+
+
+@pytest.mark.parametrize("property_", ["nonsense=1", "fetch.min.bytes=abc"])
+def test_a_property_that_librdkafka_refuses_is_a_wrong_setting(property_: str) -> None:
+    """Only the client knows them all; it is asked before anything is started."""
+    wanted = {
+        "CURSOR_SIDECAR_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1",
+        "CURSOR_SIDECAR_KAFKA__GROUP_ID": "g",
+        "CURSOR_SIDECAR_KAFKA__TOPICS": "t",
+        "CURSOR_SIDECAR_REDIS__URL": "redis://127.0.0.1:1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "sidecar", "run", "-X", property_],
+        env={**os.environ, **wanted},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "CURSOR_SIDECAR_KAFKA__CLIENT" in done.stderr
+    assert property_.split("=")[0] in done.stderr

@@ -29,6 +29,7 @@ from sidecar.core.types import (
     Verdict,
 )
 from sidecar.core.verdict import Enrol, Go, Hold, Judgement, Open, Stand, Wait, judge
+from sidecar.core.witness import WitnessGap
 from tests.core.situations import (
     CLUSTER,
     END,
@@ -455,4 +456,30 @@ def test_the_evidence_is_described_in_numbers() -> None:
 
 def test_a_checkpoint_of_epoch_none_is_judged_by_range_alone() -> None:
     judged = judge(evidence(stored=stored(checkpoint(token=Token(NEXT, None)))), POLICY)
+    assert name(judged) == "go resume"
+
+
+# A gap that only the witness still knows of
+
+
+def named(reason: GapReason = GapReason.EXTERNAL_RESET) -> WitnessGap:
+    return WitnessGap(GapId("gap-9"), reason, Interval(NEXT, Offset(150)))
+
+
+@pytest.mark.parametrize("store", ["rolled back", "flushed"])
+def test_a_gap_outlives_the_store_that_held_it(store: str) -> None:
+    """`gap_outlives`: the commit that replaced the foreign one names it."""
+    held = ABSENT if store == "flushed" else stored(checkpoint())
+    judged = judge(evidence(stored=held, committed=ours(gap=named())), POLICY)
+    assert isinstance(judged, Open)
+    assert (judged.reason, judged.interval, judged.gap_id) == (
+        GapReason.EXTERNAL_RESET,
+        Interval(NEXT, Offset(150)),
+        "gap-9",
+    )
+
+
+def test_a_gap_that_was_decided_is_not_opened_by_an_older_witness() -> None:
+    decided = checkpoint(resolved=GapId("gap-9"))
+    judged = judge(evidence(stored=stored(decided), committed=ours(gap=named())), POLICY)
     assert name(judged) == "go resume"

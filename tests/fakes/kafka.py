@@ -809,6 +809,8 @@ class FakeFetcher:
         if blocked is not None:
             events.append(self._failed(partition, session, BAD_RECORD, blocked))
         elif not more:
+            if limit > session.next:
+                session.epoch = log.epoch  # control records carry their leader's, too
             session.next = limit
             if session.ended_at != limit:
                 session.ended_at = limit

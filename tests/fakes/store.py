@@ -413,7 +413,7 @@ class FakeStore(CheckpointStore):
             or expected.token != standing.token
             or expected.owner != standing.owner
         ):
-            return Installed() if install.attempt in kept.history else Lost(standing)
+            return Installed(earlier=True) if install.attempt in kept.history else Lost(standing)
 
         if standing is None:
             kept.requests = 0
@@ -421,6 +421,7 @@ class FakeStore(CheckpointStore):
             kept.history.clear()
         if standing is None or install.receipts_replaced:
             kept.receipts.clear()
+            kept.ahead.clear()
             kept.receipts_count, kept.receipts_last = 0, -1
         elif runs and runs[0].offsets[0] <= kept.receipts_last:
             return NotInstalled(

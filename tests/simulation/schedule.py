@@ -114,7 +114,8 @@ def _cut(world: World, how: Callable[[str, int, int], None]) -> None:
     if index is None:
         return
     log = world.kafka.log(TOPIC, index)
-    to = world.random.randint(max(log.start, log.end - 6), log.end)
+    deep = world.random.choice((3, 6, 20))
+    to = world.random.randint(max(log.start, log.end - deep), log.end)
     how(TOPIC, index, to)
     key = world.log_of(index)
     world.oracle.rewritten.add(key)

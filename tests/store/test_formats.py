@@ -154,6 +154,7 @@ FULL_CHECKPOINT = Checkpoint(
     gap=GapId("gap"),
     replay=Interval(Offset(1), Offset(2)),
     store_epoch="run/replication",
+    resolved=GapId("gap-before"),
 )
 EVENT = GapEvent(1.5, "acknowledged", "ann", "why", {"a": [1]})
 FULL_GAP = Gap(

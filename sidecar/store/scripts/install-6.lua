@@ -125,8 +125,8 @@ local count, floor, last = tonumber(kept[6] or '') or 0, kept[7] or '', kept[8] 
 if created or replaced then
   advance()
   count, floor, last = 0, '', ''
-  call('DEL', receipts)
-  if created then call('DEL', ahead, history) end
+  call('DEL', receipts, ahead)
+  if created then call('DEL', history) end
 end
 -- The first entry is one that the stream may still refuse (somebody else wrote into it, or Redis is
 -- out of memory), and then nothing was written yet.
