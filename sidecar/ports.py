@@ -82,7 +82,8 @@ class Log(Protocol):
 class Batch:
     """Consecutive visible records of one partition as they were read, column by column.
 
-    `sizes` are bytes of key, value and headers. `epochs` are runs `(first offset of the run, leader epoch)`, rising.
+    `sizes` are bytes of key, value and headers. `epochs` are runs `(first offset of the run,
+    leader epoch)`, rising.
     """
 
     offsets: Sequence[int]
