@@ -227,7 +227,7 @@ class Runtime:
         self._component(Component.REDIS, None)
         judged = StoreJudged(health.value.refused, health.value.warnings)
         if judged != self._store_judged:
-            self._record(judged)
+            self.tell(judged)
             self.post(m.StoreRefused(judged.refused))
         self._store_judged = judged
         self._store_seen = True
@@ -254,7 +254,7 @@ class Runtime:
         )
         if changed or (not seen and fault is None):
             self._since[component] = self._clock.now().wall
-            self._record(
+            self.tell(
                 DependencyChanged(
                     component.value,
                     fault is None,
@@ -318,7 +318,7 @@ class Runtime:
     def _perform(self, command: m.Command) -> None:  # one row for each command
         match command:
             case m.Note(fact):
-                self._record(fact)
+                self.tell(fact)
             case m.Reply():
                 self._reply(command)
             case m.Fetch():
@@ -507,7 +507,8 @@ class Runtime:
 
     # Facts and notices
 
-    def _record(self, fact: Fact) -> None:
+    def tell(self, fact: Fact) -> None:
+        """To telemetry, and to whoever listens for notices."""
         self._recorder.record(fact)
         named = _notice(fact)
         if named is not None:
@@ -520,13 +521,16 @@ class Runtime:
 
     async def notices(self, after: int | None) -> AsyncIterator[Notice]:
         last = self._notice_count if after is None else after
+        if last > self._notice_count:
+            # An id of an earlier process: nobody knows what was missed, so all that is kept.
+            last = 0
         while True:
             waiting = self._noticed
-            for notice in list(self._notices):
-                if notice.id > last:
-                    last = notice.id
-                    yield notice
-            if self._notice_count == last or not self._notices:
+            fresh = [notice for notice in self._notices if notice.id > last]
+            for notice in fresh:
+                last = notice.id
+                yield notice
+            if not fresh:
                 await waiting.wait()
 
 

@@ -262,7 +262,10 @@ class Handlers:
 
 
 async def _body(request: web.Request, kind: type[T], default: T | None = None) -> T:
-    body = await request.read()
+    try:
+        body = await request.read()
+    except web.RequestPayloadError:
+        raise malformed("The body is not what its Content-Encoding says.") from None
     if body:
         return body_codec(request).decode(body, kind)
     if default is None:

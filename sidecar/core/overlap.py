@@ -6,7 +6,9 @@ is remembered of it. No mismatch and at least one match is enough.
 
 What is remembered counts only at or above the log start asked *after* the read: below it, a
 record that does not appear was merely retained away. A record that does not appear above it is a
-mismatch, unless the topic is or may be compacted, where it says nothing either way.
+mismatch, unless the topic is or may be compacted, where it says nothing either way. A visible
+record where none is remembered is a mismatch on every topic: retention, compaction and aborts only
+ever take records away.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sidecar.core.types import Digest, Offset
+
+START = Offset(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,9 @@ class Overlap:
     anchor: Offset
     until: Offset
     expected: Mapping[Offset, Digest]
+    complete_from: Offset
     seen: dict[Offset, Digest] = field(default_factory=dict)
+    unexpected: list[Offset] = field(default_factory=list)
 
     def take(self, offsets: Sequence[int], digests: Sequence[int]) -> int:
         """Keeps what lies below `until`; returns how many leading records that were."""
@@ -60,6 +66,8 @@ class Overlap:
             below += 1
             if offset in self.expected:
                 self.seen[Offset(offset)] = Digest(digest)
+            elif offset >= self.complete_from:
+                self.unexpected.append(Offset(offset))
         return below
 
     def conclude(self, *, floor: Offset, compacted: bool | None) -> OverlapResult:
@@ -67,13 +75,14 @@ class Overlap:
         matched = mismatched = inconclusive = 0
         last_matching: Offset | None = None
         first_differing: Offset | None = None
-        for offset in sorted(self.expected):
+        unexpected = set(self.unexpected)
+        for offset in sorted(unexpected.union(self.expected)):
             if offset < floor or offset < self.anchor or offset >= self.until:
                 continue
             seen = self.seen.get(offset)
-            if seen is None and compacted is not False:
+            if offset not in unexpected and seen is None and compacted is not False:
                 inconclusive += 1
-            elif seen == self.expected[offset]:
+            elif offset not in unexpected and seen == self.expected[offset]:
                 matched += 1
                 if first_differing is None:
                     last_matching = offset
@@ -85,13 +94,25 @@ class Overlap:
 
 
 def begin(
-    remembered: Iterable[tuple[Offset, Digest]], *, position: Offset, floor: Offset, records: int
+    remembered: Iterable[tuple[Offset, Digest]],
+    *,
+    position: Offset,
+    floor: Offset,
+    records: int,
+    complete_from: Offset = START,
 ) -> Overlap:
-    """Where to begin to read, and what to expect: the last `records` remembered at or above the
+    """`complete_from`: from there on, every visible record is remembered.
+
+    Where to begin to read, and what to expect: the last `records` remembered at or above the
     floor and below the position. With none, reading begins at the position itself."""
     comparable = sorted(
         (offset, digest) for offset, digest in remembered if floor <= offset < position
     )
     chosen = comparable[-records:]
     anchor = chosen[0][0] if chosen else max(position, floor)
-    return Overlap(anchor=anchor, until=position, expected=dict(chosen))
+    return Overlap(
+        anchor=anchor,
+        until=position,
+        expected=dict(chosen),
+        complete_from=Offset(max(anchor, complete_from)),
+    )

@@ -35,7 +35,8 @@ class Settled:
     """The gap as it is written, and the checkpoint reading goes on from.
 
     The gap still holds when only its first part was backfilled. `history_ends`: what was
-    remembered is of a lineage or an incarnation that is over, and is dropped.
+    remembered is of a lineage or an incarnation that is over, or ends before a jump, and is
+    dropped: an overlap counts on remembering every visible record from its anchor on.
     """
 
     gap: Gap
@@ -134,7 +135,8 @@ def _accepted_at(case: _Case) -> Offset | Refusal:
         case GapReason.LOG_TRUNCATED | GapReason.LOG_DIVERGED | GapReason.CURSOR_AHEAD:
             matching = gap.evidence.get("last_matching")
             if isinstance(matching, int) and request.resume_at is None:
-                return Offset(matching + 1)
+                # Never beyond what was applied: a match of a record in hand applied nothing.
+                return Offset(min(matching + 1, case.checkpoint.token.next))
             return _given(case, "where the log is known to hold what was applied, up to there")
         case GapReason.STORE_LOST:
             return _given(case, "where reading goes on")
@@ -207,7 +209,7 @@ def _backfilled_in_part(case: _Case, at: Offset) -> Plan:
     )
     rest = replace(gap, interval=Interval(at, end)).noted(event)
     moved = replace(case.checkpoint, token=Token(at, None))
-    return Settled(rest, moved, history_ends=False)
+    return Settled(rest, moved, history_ends=True)
 
 
 def _in_range(case: _Case, at: Offset) -> Refusal | None:
@@ -217,6 +219,10 @@ def _in_range(case: _Case, at: Offset) -> Refusal | None:
     goes_back = case.gap.reason in (*REWRITTEN, GapReason.STORE_LOST, GapReason.TOPIC_RECREATED)
     if at < next_ and not goes_back:
         return _impossible(f"{at} lies below {next_}, where this partition stands already")
+    if at > next_ and case.gap.interval.first > next_:
+        return _impossible(
+            f"what lies between {next_} and {case.gap.interval.first} was neither applied nor lost"
+        )
     if not case.floor <= at <= case.end:
         return _impossible(f"{at} cannot be read: the log holds [{case.floor}, {case.end}) now")
     return None
@@ -238,16 +244,18 @@ def _settle(case: _Case, at: Offset) -> Plan:
     if settled is None:
         return Refusal(Refused.GAP_CHANGED, "the gap is not open any more; list the gaps again")
     kept = request.resolution in (Resolution.IGNORED, Resolution.RETRACTED)
-    history_ends = not kept and gap.reason in (
+    goes_back = not kept and gap.reason in (
         *REWRITTEN,
         GapReason.STORE_LOST,
         GapReason.TOPIC_RECREATED,
     )
+    # Behind a jump, too: records were passed that nothing is remembered of.
+    history_ends = goes_back or (not kept and at != case.checkpoint.token.next)
     if kept:
         checkpoint = case.checkpoint
     elif gap.reason is GapReason.TOPIC_RECREATED:
         checkpoint = _new_incarnation(case, at)
-    elif history_ends:
+    elif goes_back:
         checkpoint = _new_lineage(case, at)
     else:
         moved = at != case.checkpoint.token.next

@@ -151,6 +151,7 @@ class Delivery(Part):
             page.handed_at = now.monotonic
             page.deadline = deadline
             page.closed = False
+            page.retried.clear()
         self._pages[page.id] = cursor.partition
         while len(self._pages) > PAGES_KNOWN_MAX:
             self._pages.popitem(last=False)

@@ -65,6 +65,8 @@ class Page:
     epochs: list[tuple[Offset, LeaderEpoch | None]]
     outcomes: list[Outcome | None]
     durable: set[int] = field(default_factory=set)
+    retried: set[int] = field(default_factory=set)
+    """Offsets reported as to be retried since the page was handed out, in however many reports."""
     done: int = 0
     closed: bool = False
     """No more reports are expected of it: what is left is offered again."""
@@ -97,7 +99,8 @@ class Page:
         if isinstance(report, AllApplied):
             last = self.offsets[-1] if report.through is None else report.through
             if report.outcome is Outcome.RETRY:
-                return last == self.offsets[-1]
+                self.retried.update(o for o in self.offsets if o <= last)
+                return self._only_retries_left()
             if last == self.offsets[-1] and outcomes.count(None) == len(outcomes):
                 self.outcomes = [report.outcome] * len(outcomes)
                 return False
@@ -106,16 +109,23 @@ class Page:
                     break
                 if outcomes[i] is None:
                     outcomes[i] = report.outcome
-            return False
+            return self._only_retries_left()
         index = {offset: i for i, offset in enumerate(self.offsets)}
-        retried = set()
         for offset, outcome in report.outcomes:
             i = index[offset]
             if outcome is Outcome.RETRY:
-                retried.add(i)
+                self.retried.add(offset)
             elif outcomes[i] is None:
                 outcomes[i] = outcome
-        return all(o is not None or i in retried for i, o in enumerate(outcomes)) and bool(retried)
+        return self._only_retries_left()
+
+    def _only_retries_left(self) -> bool:
+        if not self.retried or self.resolved:
+            return False
+        return all(
+            outcome is not None or offset in self.retried
+            for offset, outcome in zip(self.offsets, self.outcomes, strict=True)
+        )
 
     def head(self) -> int:
         """How many leading records have a terminal outcome."""

@@ -273,7 +273,12 @@ class Recovery(Part):
             else self.context.policy.overlap_records
         )
         cursor.overlap = overlap.begin(
-            [*cursor.tail, *held], position=hand.position, floor=go.log_start, records=records
+            [*cursor.tail, *held],
+            position=hand.position,
+            floor=go.log_start,
+            records=records,
+            # A witness remembers its last few only, and what the store forgot before them is not.
+            complete_from=go.remembered[0][0] if go.remembered else overlap.START,
         )
         cursor.end_reached = None
         self.fetch(cursor, cursor.overlap.anchor)
@@ -403,11 +408,15 @@ class Recovery(Part):
         self.parts.gaps.open_gap(
             cursor,
             GapReason.LOG_DIVERGED,
-            Interval(at, Offset(at + 1)),
+            Interval(checkpoint.token.next, Offset(at + 1)),
             checkpoint,
             checkpoint.expected,
             f"the record at {at} is not the one that was applied there",
-            {"first_differing": at, "last_matching": None, "next": checkpoint.token.next},
+            {
+                "first_differing": at,
+                "last_matching": checkpoint.applied,
+                "next": checkpoint.token.next,
+            },
             None,
         )
 
@@ -421,7 +430,8 @@ class Recovery(Part):
         self.parts.gaps.open_gap(
             cursor,
             GapReason.LOG_DIVERGED,
-            Interval(first, Offset(end)),
+            # What differs beyond `next` was handed out and not applied: from `next` on is unsure.
+            Interval(Offset(min(first, checkpoint.token.next)), Offset(end)),
             checkpoint,
             checkpoint.expected,
             f"the record at {first} is not the one that was applied there "

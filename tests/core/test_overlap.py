@@ -75,3 +75,25 @@ def test_nothing_matched_on_a_compacted_topic_is_a_boundary_and_counted() -> Non
     result = overlap.conclude(floor=Offset(0), compacted=True)
     assert result.boundary
     assert result.inconclusive == 2
+
+
+@pytest.mark.parametrize("compacted", [False, True, None])
+def test_a_record_where_none_is_remembered_is_a_mismatch(compacted: bool | None) -> None:
+    """A log that was put back holds other bytes where an aborted transaction had left a hole."""
+    overlap = begin(remembered(5, 9), position=Offset(10), floor=Offset(0), records=64)
+    read(overlap, 5, 6, 9)
+    result = overlap.conclude(floor=Offset(0), compacted=compacted)
+    assert (result.last_matching, result.first_differing) == (5, 6)
+
+
+def test_below_where_memory_is_complete_an_unknown_record_says_nothing() -> None:
+    """A witness remembers its last few only."""
+    overlap = begin(
+        remembered(3, 8, 9),
+        position=Offset(10),
+        floor=Offset(0),
+        records=64,
+        complete_from=Offset(8),
+    )
+    read(overlap, 3, 4, 5, 8, 9)
+    assert not overlap.conclude(floor=Offset(0), compacted=False).diverged

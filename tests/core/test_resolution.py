@@ -96,7 +96,8 @@ def test_an_accepted_retention_loss_goes_on_at_the_log_start_of_now() -> None:
     assert planned.gap.interval == Interval(NEXT, Offset(160))
     assert planned.gap.state is GapState.RESOLVED
     assert planned.checkpoint.gap is None
-    assert not planned.history_ends
+    assert planned.checkpoint.resolved == GAP
+    assert planned.history_ends
 
 
 def test_a_bound_on_what_is_accepted_holds() -> None:
@@ -218,3 +219,23 @@ def test_a_gap_that_was_decided_by_somebody_else_is_not_decided_again() -> None:
     resolved = replace(LOSS, state=GapState.RESOLVED)
     planned = decide(resolved, asked(Resolution.ACCEPTED))
     assert refused(planned) is Refused.GAP_CHANGED
+
+
+def test_nothing_below_where_it_stands_is_gone_back_to_in_the_same_lineage() -> None:
+    """`applied_monotone`: also when somebody says that less was backfilled."""
+    reset = gap(GapReason.EXTERNAL_RESET, 180)
+    request = asked(Resolution.BACKFILLED, resume_at=Offset(50))
+    planned = decide(reset, request, start=10, committed=foreign(180))
+    assert refused(planned) is Refused.RESOLUTION_IMPOSSIBLE
+
+
+def test_a_divergence_in_hand_goes_on_where_nothing_was_applied_yet() -> None:
+    """What matched beyond `next` was handed out, and nobody reported it: it is read again."""
+    in_hand = gap(GapReason.LOG_DIVERGED, 150, evidence={"last_matching": 119})
+    assert at(decide(in_hand, asked(Resolution.ACCEPTED), start=10)) == NEXT
+
+
+def test_records_between_the_position_and_a_gap_are_not_passed() -> None:
+    far = gap(GapReason.RETENTION_LOSS, 150, interval=Interval(Offset(120), Offset(150)))
+    planned = decide(far, asked(Resolution.ACCEPTED), start=150)
+    assert refused(planned) is Refused.RESOLUTION_IMPOSSIBLE

@@ -186,3 +186,13 @@ def test_a_retry_keeps_the_head_open_and_what_lies_behind_is_remembered() -> Non
 @pytest.mark.parametrize(("offset", "within"), [(3, False), (4, True), (6, False), (7, True)])
 def test_offsets_that_are_not_in_the_page_are_known(offset: int, within: bool) -> None:
     assert page(4, 5, 7).covers(Each([(Offset(offset), Outcome.APPLIED)])) is within
+
+
+def test_retries_are_kept_over_several_reports() -> None:
+    """A page is offered again as soon as only retries are left of it, however they were told."""
+    made = page(4, 5, 7)
+    assert not made.take(Each([(Offset(4), Outcome.RETRY)]))
+    assert made.take(Each([(Offset(5), Outcome.APPLIED), (Offset(7), Outcome.APPLIED)]))
+    again = page(4, 5, 7)
+    assert not again.take(AllApplied(Outcome.RETRY, Offset(5)))
+    assert again.take(Each([(Offset(7), Outcome.DROPPED)]))
