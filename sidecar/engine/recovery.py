@@ -348,7 +348,7 @@ class Recovery(Part):
             return
         if result.diverged:
             assert result.first_differing is not None
-            self.diverged(cursor, result, hand.position)
+            self.diverged(cursor, result)
             return
         if go.adopts_topic_id is not None:
             cursor.checkpoint = replace(
@@ -420,13 +420,13 @@ class Recovery(Part):
             None,
         )
 
-    def diverged(self, cursor: Cursor, result: overlap.OverlapResult, position: Offset) -> None:
+    def diverged(self, cursor: Cursor, result: overlap.OverlapResult) -> None:
         checkpoint = cursor.checkpoint
         first = result.first_differing
         assert checkpoint is not None
         assert first is not None
         matching = "none" if result.last_matching is None else str(result.last_matching)
-        end = max(checkpoint.token.next, position)
+        end = max(checkpoint.token.next, cursor.handed_to)
         self.parts.gaps.open_gap(
             cursor,
             GapReason.LOG_DIVERGED,
