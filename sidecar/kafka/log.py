@@ -100,6 +100,11 @@ class _Client:
     controller_seen: bool = False
 
 
+CONTROLLER_ASKED = 3
+CONTROLLER_SECONDS = 0.25
+NO_CONTROLLER_SECONDS = 60.0
+
+
 class KafkaLog:
     """Implements `sidecar.ports.Log` for one group."""
 
@@ -116,6 +121,7 @@ class KafkaLog:
         self._log = ClientLog(log_line, settings.secrets)
         self._clock = clock
         self._client: _Client | None = None
+        self._no_controller_until = float("-inf")
         self._replacing = asyncio.Lock()
         self._compacted: dict[tuple[str, TopicId | None], tuple[float, bool | None]] = {}
         self._worker = Worker("kafka-metadata")
@@ -350,22 +356,32 @@ class KafkaLog:
         }
 
     async def _can_describe(self) -> bool | _Failed:
-        """Whether there is a controller; without one, descriptions only time out."""
+        """Whether there is a controller; without one, descriptions only time out.
+
+        A cluster that has one may name none for a moment, and a topic must not be pinned by its
+        name for that: "none" counts only when it is said several times, and not for ever.
+        """
         client = self._client
         if client is not None and client.controller_seen:
             return True
-        metadata = await self._metadata(self._probe_topic())
-        if isinstance(metadata, _Failed):
-            return metadata
-        controller = metadata.controller_id
-        if controller not in metadata.brokers:
-            # −1, or a 0 that was never filled in: none. Any other: one that is just not there.
-            if controller < 1:
-                return False
-            return _Failed(TimeoutError(f"the controller, broker {controller}, is not there"))
-        if (client := self._client) is not None:
-            client.controller_seen = True
-        return True
+        if self._clock() < self._no_controller_until:
+            return False
+        for asked in range(CONTROLLER_ASKED):
+            if asked:
+                await asyncio.sleep(CONTROLLER_SECONDS)
+            metadata = await self._metadata(self._probe_topic() if asked % 2 == 0 else None)
+            if isinstance(metadata, _Failed):
+                return metadata
+            controller = metadata.controller_id
+            if controller in metadata.brokers:
+                if (client := self._client) is not None:
+                    client.controller_seen = True
+                return True
+            if controller >= 1:
+                return _Failed(TimeoutError(f"the controller, broker {controller}, is not there"))
+            # −1, or a 0 that was never filled in: none.
+        self._no_controller_until = self._clock() + NO_CONTROLLER_SECONDS
+        return False
 
     def _probe_topic(self) -> str | None:
         """One topic's metadata carries cluster and controller; a large cluster's would be large."""
