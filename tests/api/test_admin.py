@@ -17,7 +17,7 @@ from sidecar.api.server import AppServer
 from tests.api.conftest import TOKEN, Bench, Open
 from tests.api.desk import FakeDesk
 
-ASSENT = {"by": "ada", "why": "restored"}
+ASSENT = {"by": "on-call", "why": "restored"}
 MUTATIONS: list[tuple[str, Any]] = [
     ("/v1/gaps/g-1/fence", None),
     ("/v1/gaps/g-1/acknowledge", ASSENT),

@@ -147,7 +147,7 @@ async def test_pages_and_reports_are_what_the_document_says(bench: Bench) -> Non
 
 async def test_decisions_are_what_the_document_says(bench: Bench) -> None:
     """Gaps and holds as they stand afterwards."""
-    assent = {"by": "ada", "why": "restored"}
+    assent = {"by": "on-call", "why": "restored"}
     for operation_id, path, body in (
         ("fenceGap", "/v1/gaps/g-1/fence", None),
         ("acknowledgeGap", "/v1/gaps/g-1/acknowledge", assent),

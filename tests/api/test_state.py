@@ -25,7 +25,7 @@ from sidecar.core.views import Refusal, Refused, ResolveRequest
 from tests.api.conftest import Bench
 from tests.api.desk import NOW, a_gap, view
 
-ASSENT = {"by": "ada", "why": "restored"}
+ASSENT = {"by": "on-call", "why": "restored"}
 
 
 async def get(bench: Bench, path: str) -> tuple[int, Any]:
@@ -123,11 +123,11 @@ async def test_a_partition_that_is_not_ours_is_a_problem(bench: Bench, path: str
 
 async def test_a_gap_is_shown_whole(bench: Bench) -> None:
     """Interval, evidence, who acknowledged, what was decided, and its history."""
-    seen = gaps.acknowledge(a_gap(), by="ada", why="seen", at=NOW)
+    seen = gaps.acknowledge(a_gap(), by="on-call", why="seen", at=NOW)
     assert seen is not None
     fenced = gaps.fenced(seen, fence=Offset(900), at=NOW)
     assert fenced is not None
-    decision = Decision(Resolution.SNAPSHOT, "ada", "reloaded", NOW, Offset(900), Offset(900))
+    decision = Decision(Resolution.SNAPSHOT, "on-call", "reloaded", NOW, Offset(900), Offset(900))
     nested: Json = MappingProxyType({"a": [1]})
     evidence: Fields = MappingProxyType({"log_start": 250, "nested": nested})
     done = gaps.resolve(fenced, decision, end=Offset(250), evidence=evidence)
@@ -147,10 +147,10 @@ async def test_a_gap_is_shown_whole(bench: Bench) -> None:
             "evidence": {"next": 107, "log_start": 250},
             "generation": 13,
             "opened_at": at,
-            "acknowledged": {"at": at, "by": "ada", "why": "seen"},
+            "acknowledged": {"at": at, "by": "on-call", "why": "seen"},
             "resolution": {
                 "resolution": "snapshot",
-                "by": "ada",
+                "by": "on-call",
                 "why": "reloaded",
                 "at": at,
                 "resume_at": 900,
@@ -159,7 +159,7 @@ async def test_a_gap_is_shown_whole(bench: Bench) -> None:
                 "evidence": None,
             },
             "audit": [
-                {"at": at, "what": "acknowledged", "by": "ada", "why": "seen", "evidence": {}},
+                {"at": at, "what": "acknowledged", "by": "on-call", "why": "seen", "evidence": {}},
                 {
                     "at": at,
                     "what": "fence taken",
@@ -170,7 +170,7 @@ async def test_a_gap_is_shown_whole(bench: Bench) -> None:
                 {
                     "at": at,
                     "what": "resolved: snapshot",
-                    "by": "ada",
+                    "by": "on-call",
                     "why": "reloaded",
                     "evidence": {"log_start": 250, "nested": {"a": [1]}, "resume_at": 900},
                 },
@@ -217,7 +217,7 @@ async def test_a_gap_goes_from_fence_to_resolution(bench: Bench) -> None:
     """Each step answers what stands afterwards, and the desk hears who and why."""
     assert await post(bench, "/v1/gaps/g-1/fence") == (200, {"fence": 900})
     status, seen = await post(bench, "/v1/gaps/g-1/acknowledge", ASSENT)
-    assert (status, seen["state"], seen["acknowledged"]["by"]) == (200, "acknowledged", "ada")
+    assert (status, seen["state"], seen["acknowledged"]["by"]) == (200, "acknowledged", "on-call")
     body = {
         "resolution": "snapshot",
         "fence": 900,
@@ -229,12 +229,12 @@ async def test_a_gap_goes_from_fence_to_resolution(bench: Bench) -> None:
     status, done = await post(bench, "/v1/gaps/g-1/resolve", body)
     assert (status, done["state"]) == (200, "resolved")
     assert bench.desk.asked == [
-        (GapId("g-1"), "ada", "restored"),
+        (GapId("g-1"), "on-call", "restored"),
         (
             GapId("g-1"),
             ResolveRequest(
                 Resolution.SNAPSHOT,
-                "ada",
+                "on-call",
                 "restored",
                 "restored from the warehouse",
                 Offset(900),
@@ -250,8 +250,8 @@ async def test_a_gap_goes_from_fence_to_resolution(bench: Bench) -> None:
     [
         {},
         {"by": "", "why": "x"},
-        {"by": "ada"},
-        {"by": "ada", "why": ""},
+        {"by": "on-call"},
+        {"by": "on-call", "why": ""},
         {"by": "a" * 201, "why": "x"},
     ],
     ids=str,

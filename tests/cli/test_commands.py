@@ -277,7 +277,7 @@ def test_gaps_show_tells_evidence_and_history(sidecar: Sidecar) -> None:
     assert (gap["id"], gap["state"]) == ("g-1", "open")
 
 
-ASSENT = ("--by", "ada", "--why", "restored")
+ASSENT = ("--by", "on-call", "--why", "restored")
 RESOLVE = ("gaps", "resolve", "g-1", "--resolution", "accepted", *ASSENT)
 
 

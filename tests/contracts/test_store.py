@@ -489,7 +489,7 @@ async def test_an_acknowledgement_raises_no_generation_and_is_noticed_by_the_own
     gap = gap_of(at)
     held = replace(at, gap=gap.id)
     await store.install(replace(first(held), gaps=[gap]))
-    acknowledged = acknowledge(gap, by="ann", why="looking", at=1001.0)
+    acknowledged = acknowledge(gap, by="on-call", why="looking", at=1001.0)
     assert acknowledged is not None
     assert await store.update_gap(acknowledged, was=gap) == Known(acknowledged)
     assert await stored(store, group) == Stored(held, acknowledged)
@@ -505,7 +505,7 @@ async def test_a_fence_is_noted_beside_an_acknowledgement(
 ) -> None:
     gap = gap_of(checkpoint(group))
     await store.install(replace(first(checkpoint(group, gap="gap-1")), gaps=[gap]))
-    acknowledged = acknowledge(gap, by="ann", why="looking", at=1001.0)
+    acknowledged = acknowledge(gap, by="on-call", why="looking", at=1001.0)
     assert acknowledged is not None
     known(await store.update_gap(acknowledged, was=gap))
     with_fence = fenced(acknowledged, fence=Offset(120), at=1002.0)
@@ -523,7 +523,7 @@ async def test_what_people_add_and_what_the_owner_writes_do_not_overwrite_each_o
     gap = gap_of(at)
     held = replace(at, gap=gap.id)
     await store.install(replace(first(held), gaps=[gap]))
-    acknowledged = acknowledge(gap, by="ann", why="looking", at=1001.0)
+    acknowledged = acknowledge(gap, by="on-call", why="looking", at=1001.0)
     assert acknowledged is not None
     known(await store.update_gap(acknowledged, was=gap))
     grown = grow(gap, Offset(150), at=1002.0)
@@ -564,7 +564,7 @@ async def test_a_gap_that_is_another_by_now_is_not_updated(
     if how != "absent":
         kept = gap_of(at, "gap-2") if how == "other" else replace(gap, **changes[how])  # type: ignore[arg-type]  # a test's own fields
         await store.install(replace(first(at), gaps=[kept]))
-    acknowledged = acknowledge(gap, by="ann", why="", at=1.0)
+    acknowledged = acknowledge(gap, by="on-call", why="", at=1.0)
     assert acknowledged is not None
     assert await store.update_gap(acknowledged, was=gap) == Known(None)
     if how != "absent":
@@ -579,7 +579,7 @@ async def test_a_resolved_gap_is_kept_and_comes_after_open_ones(
     old = gap_of(at, "gap-1", opened_at=1.0)
     held = replace(at, gap=old.id)
     await store.install(replace(first(held), gaps=[old]))
-    decision = Decision(Resolution.ACCEPTED, "ann", "fine", 5.0, Offset(100))
+    decision = Decision(Resolution.ACCEPTED, "on-call", "fine", 5.0, Offset(100))
     resolved = resolve(old, decision, end=Offset(100), evidence={"log_start": 100})
     assert resolved is not None
     superseded = supersede(gap_of(at, "gap-0", opened_at=0.5), GapId("gap-1"), at=1.0)

@@ -235,18 +235,18 @@ class Api:
 
     # Decisions
 
-    def acknowledge(self, gap: str, *, by: str = "ada", why: str = "seen") -> GapSeen:
+    def acknowledge(self, gap: str, *, by: str = "on-call", why: str = "seen") -> GapSeen:
         body = {"by": by, "why": why}
         return self._decoded(GapSeen, "POST", f"/v1/gaps/{gap}/acknowledge", body)
 
     def resolve(
-        self, gap: str, resolution: str, *, by: str = "ada", why: str = "a test", **more: object
+        self, gap: str, resolution: str, *, by: str = "on-call", why: str = "a test", **more: object
     ) -> GapSeen:
         body = {"resolution": resolution, "by": by, "why": why, **more}
         return self._decoded(GapSeen, "POST", f"/v1/gaps/{gap}/resolve", body)
 
     def answer(self, hold: str, answer: str) -> HoldSeen:
-        body = {"answer": answer, "by": "ada", "why": "a test"}
+        body = {"answer": answer, "by": "on-call", "why": "a test"}
         return self._decoded(HoldSeen, "POST", f"/v1/holds/{hold}/answer", body)
 
     def text(self, path: str) -> tuple[int, str]:

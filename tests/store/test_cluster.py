@@ -62,7 +62,7 @@ async def test_partitions_of_a_group_with_any_name_are_spread_and_whole(
         object.__setattr__(install, "gaps", (gap,))
         assert await store.install(install) == Installed()
         assert await store.install(promotion(at, 3)) == Installed()
-        acknowledged = acknowledge(gap, by="ann", why="", at=1.0)
+        acknowledged = acknowledge(gap, by="on-call", why="", at=1.0)
         assert acknowledged is not None
         assert await store.update_gap(acknowledged, was=gap) == Known(acknowledged)
         assert len(flat(known(await store.memory(group, partition, 9)).receipts)) == 3

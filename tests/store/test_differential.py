@@ -109,7 +109,7 @@ class World:
             case "grow" if gap is not None:
                 return replace(plain, gaps=[grow(gap, Offset(chance), at=float(self.numbers))])
             case "resolve" if gap is not None:
-                decision = Decision(Resolution.ACCEPTED, "ann", "", 1.0, Offset(chance))
+                decision = Decision(Resolution.ACCEPTED, "on-call", "", 1.0, Offset(chance))
                 resolved = resolve(gap, decision, end=Offset(chance), evidence={})
                 if resolved is not None:
                     new = old.succeed(owner=owner, gap=None)
@@ -190,7 +190,7 @@ async def compare(url: str, steps: list[tuple[str, int, int, int]]) -> None:
             gap = world.gaps[writer]
             if what in ("acknowledge", "fence") and gap is not None:
                 changed = (
-                    acknowledge(gap, by="ann", why="", at=float(size))
+                    acknowledge(gap, by="on-call", why="", at=float(size))
                     if what == "acknowledge"
                     else fenced(gap, fence=Offset(chance), at=float(size))
                 )

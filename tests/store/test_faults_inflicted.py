@@ -655,7 +655,7 @@ async def test_a_checkpoint_deleted_by_hand_leaves_nothing_to_its_successor(
     install = everything(promotion(at, 5))
     assert await store.install(install) == Installed()
     server.command("DEL", KEYS.checkpoint)
-    acknowledged = acknowledge(install.gaps[0], by="ann", why="", at=1.0)
+    acknowledged = acknowledge(install.gaps[0], by="on-call", why="", at=1.0)
     assert acknowledged is not None
     assert await store.update_gap(acknowledged, was=install.gaps[0]) == Known(acknowledged)
     assert (await store.read(G, [T0]))[T0] == ABSENT
@@ -687,7 +687,7 @@ async def test_a_gap_that_is_dropped_takes_its_additions_along(
     at = checkpoint(G)
     oldest = gap_of(at, "oldest", opened_at=0.0)
     await store.install(replace(first(at), gaps=[oldest]))
-    acknowledged = acknowledge(oldest, by="ann", why="", at=1.0)
+    acknowledged = acknowledge(oldest, by="on-call", why="", at=1.0)
     assert acknowledged is not None
     known(await store.update_gap(acknowledged, was=oldest))
     many = [

@@ -156,7 +156,7 @@ FULL_CHECKPOINT = Checkpoint(
     store_epoch="run/replication",
     resolved=GapId("gap-before"),
 )
-EVENT = GapEvent(1.5, "acknowledged", "ann", "why", {"a": [1]})
+EVENT = GapEvent(1.5, "acknowledged", "on-call", "why", {"a": [1]})
 FULL_GAP = Gap(
     id=GapId("gap"),
     reason=GapReason.EXTERNAL_RESET,
@@ -172,7 +172,7 @@ FULL_GAP = Gap(
     opened_at=1.0,
     acknowledged=EVENT,
     resolution=Decision(
-        Resolution.SNAPSHOT, "ann", "why", 2.0, Offset(3), Offset(4), Offset(5), "snapshot 7"
+        Resolution.SNAPSHOT, "on-call", "why", 2.0, Offset(3), Offset(4), Offset(5), "snapshot 7"
     ),
     superseded_by=GapId("other"),
     fences=((Offset(9), 3.5),),
@@ -331,7 +331,7 @@ def test_merging_keeps_bounds(gap: Gap) -> None:
 
 
 def test_only_an_open_gap_becomes_acknowledged_by_what_was_added() -> None:
-    event = GapEvent(1.0, "acknowledged", "ann", "")
+    event = GapEvent(1.0, "acknowledged", "on-call", "")
     added = gaps.encode_additions(GapAdditions(event))
     gap = gaps.decode_gap(gaps.encode_gap(FULL_GAP), added)
     assert gap.state is GapState.RESOLVED
