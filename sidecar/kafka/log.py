@@ -65,6 +65,13 @@ _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 # Kafka's words for "this cluster gives its topics no IDs".
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+_AS_KAFKA_WRITES = str.maketrans("+/", "-_")
+
+
+def topic_id_of(text: str) -> TopicId | None:
+    """The client writes a UUID in standard base64, Kafka and its tools in the URL-safe one. Theirs
+    is the name people know; and a `/` would be one too many in an idempotency key."""
+    return None if text == _NO_TOPIC_ID else TopicId(text.translate(_AS_KAFKA_WRITES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +195,7 @@ class KafkaLog:
                     unsupported.append(name)
                 readings[name] = Unreadable(answer.fault)
                 continue
-            identity = str(answer.topic_id)
-            topic_id = None if identity == _NO_TOPIC_ID else TopicId(identity)
+            topic_id = topic_id_of(str(answer.topic_id))
             readings[name] = Known(TopicDescription(topic_id, len(answer.partitions), None))
         if unsupported:
             readings |= await self._topics_by_name(unsupported)

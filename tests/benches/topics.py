@@ -143,7 +143,8 @@ class Outsider:
             TopicCollection([topic]), request_timeout=ADMIN_TIMEOUT_SECONDS
         )
         try:
-            return str(_only(futures).topic_id)
+            # As Kafka's own tools write it; the client uses the other alphabet.
+            return str(_only(futures).topic_id).replace("+", "-").replace("/", "_")
         except KafkaException as error:
             if error.args[0].code() in _UNKNOWN_TOPIC:
                 return None

@@ -16,7 +16,7 @@ from sidecar.core.evidence import TopicDescription
 from sidecar.core.faults import ABSENT, FaultKind, Known, Unreadable
 from sidecar.core.types import GroupId, Offset, Partition
 from sidecar.kafka.client import ClientSettings
-from sidecar.kafka.log import KafkaLog
+from sidecar.kafka.log import KafkaLog, topic_id_of
 from tests.benches.kafka import KafkaBroker, SecureKafka
 from tests.benches.names import Names
 from tests.benches.process import free_port, release_port
@@ -195,3 +195,18 @@ async def test_credentials_that_are_refused_are_no_outage(
     assert isinstance(answer, Unreadable)
     assert "hunter2" not in str(answer)
     await log.close()
+
+
+@pytest.mark.parametrize(
+    ("client_writes", "kafka_writes"),
+    [
+        ("a1/EJX61Sv2CHN6dY0p+ZQ", "a1_EJX61Sv2CHN6dY0p-ZQ"),
+        ("88NbbQaaSfeeWo1UtyndBg", "88NbbQaaSfeeWo1UtyndBg"),
+        ("AAAAAAAAAAAAAAAAAAAAAA", None),
+    ],
+)
+def test_a_topic_id_is_written_as_kafka_writes_it(
+    client_writes: str, kafka_writes: str | None
+) -> None:
+    """No `/` among them: an idempotency key is TOPICID/LINEAGE/PARTITION/OFFSET."""
+    assert topic_id_of(client_writes) == kafka_writes
