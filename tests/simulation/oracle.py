@@ -94,9 +94,9 @@ class Oracle:
             digest = owed.get(offset)
             if digest is None or digest in done.get(offset, ()):
                 continue
-            if log in self.rewritten and done.get(offset):
-                # What stood there was done, and then other bytes took its place while the
-                # promotion was on its way. The next overlap finds it; `accounted` insists.
+            if log in self.rewritten:
+                # Other bytes took the place of what stood there, or of a hole, while the promotion
+                # was on its way. The next overlap finds it; `accounted` insists at the end.
                 continue
             if not any(a <= offset < b for a, b in self.covered[log]):
                 raise Violation("prefix_terminal", f"{log} passed {offset}, which nobody applied")
