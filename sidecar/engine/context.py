@@ -45,6 +45,7 @@ class Context:
         self.name = name
         self.cursors: dict[Partition, Cursor] = {}
         self.draining = False
+        self.client_faulted = False
         self.store_refused: str | None = None
         self.now = Instant(0.0, 0.0)
         self.out: list[m.Command] = []

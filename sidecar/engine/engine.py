@@ -131,6 +131,10 @@ class Engine:
             case ClientFaulted():
                 if event.fault is not None:
                     self.context.note(FaultMet(event.fault, None))
+                elif self.context.client_faulted:
+                    # Whatever was lost, connections were: also one that statistics never saw.
+                    self.parts.recovery.leader_changed(tuple(self.context.cursors))
+                self.context.client_faulted = event.fault is not None
             case m.ResolveAsked():
                 self.parts.gaps.resolve_asked(event)
             case m.HoldAnswered():
