@@ -32,10 +32,10 @@ define or_say_failed
 || { code=$$?; [ -s build/$@.json ] || printf '{"ok": false, "exit": %d}\n' $$code > build/$@.json; exit $$code; }
 endef
 
-.PHONY: fresh help install demo test faults sim mutants bench soak chart check lock fmt image clean
+.PHONY: fresh help install demo test faults sim exhaustive mutants bench soak chart check lock fmt image clean
 
 help: ## Print what each target does
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(VENV) ## Make .venv with the project and everything its tests and gates need
 
@@ -72,6 +72,10 @@ check: fresh $(VENV) ## Check format, lint, types, import layers and lock files
 SEEDS ?= 5000
 sim: fresh $(VENV) ## Run the seeded simulation (SEEDS=5000; one told: .venv/bin/python -m tests.simulation --seed N)
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --summary build/sim.json $(or_say_failed)
+
+MINUTES ?= 10
+exhaustive: fresh $(VENV) ## Walk every order of a small world (MINUTES=10)
+	@$(BIN)/python -m tests.simulation.exhaustive --minutes $(MINUTES) --summary build/exhaustive.json $(or_say_failed)
 
 faults: ## Run the fault matrix on real Kafka and Redis (not there yet)
 mutants: ## Show that the tests notice broken code (not there yet)

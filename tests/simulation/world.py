@@ -229,7 +229,7 @@ class World:
         fetcher = WatchedFetcher(self.kafka, GROUP, [TOPIC], records_max=5)
         fetcher.oracle = self.oracle
         engine = Engine(POLICY, name=name)
-        skew = self.random.uniform(0.0, 1000.0)
+        skew = self.skew()
 
         def sleep(seconds: float) -> Stop:
             return Stop(self.now + seconds)
@@ -237,9 +237,9 @@ class World:
         performer = Performer(
             POLICY,
             store_name=StoreId(f"store-{name}"),
-            log=stepped(FakeLog(self.kafka, GROUP), LOG_QUESTIONS),
-            fetcher=stepped(fetcher, ("commit",)),
-            store=stepped(self.store, STORE_QUESTIONS),
+            log=self.stepped(FakeLog(self.kafka, GROUP), LOG_QUESTIONS),
+            fetcher=self.stepped(fetcher, ("commit",)),
+            store=self.stepped(self.store, STORE_QUESTIONS),
             now=lambda: Instant(self.now + skew, 1_000_000.0 + self.now),
             sleep=sleep,
         )
@@ -254,6 +254,13 @@ class World:
         self.every.append(life)
         self.tell(f"{name} starts")
         return life
+
+    def stepped(self, target: Any, names: Collection[str]) -> Any:
+        return stepped(target, names)
+
+    def skew(self) -> float:
+        """How far the monotonic clock of a process is from the world's."""
+        return self.random.uniform(0.0, 1000.0)
 
     def kill(self, life: Life, *, app_dies: bool) -> None:
         """SIGKILL: its questions may still be on their way."""
