@@ -24,6 +24,9 @@ Generation = NewType("Generation", int)
 LeaderEpoch = NewType("LeaderEpoch", int)
 Digest = NewType("Digest", int)
 """64 bits over a record's canonical frame (`sidecar.kafka.frames`)."""
+DIGEST_SCHEME = 1
+"""Which frame and which hash digests are of. Receipts and witnesses name it: digests of different
+schemes say nothing about one another."""
 
 GroupId = NewType("GroupId", str)
 ClusterId = NewType("ClusterId", str)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from sidecar.core.types import (
+    DIGEST_SCHEME,
     ClusterId,
     Digest,
     GapId,
@@ -154,6 +155,8 @@ def decode(
         witness = _parse(body)
     except (ValueError, KeyError, TypeError, IndexError):
         return Foreign("the witness cannot be read")
+    if witness.digest_scheme > DIGEST_SCHEME:
+        return NewerFormat(f"{head}, digests of scheme {witness.digest_scheme}")
     if witness.group != group or witness.partition != partition:
         return Foreign(f"the witness is of {witness.group} {witness.partition}")
     if witness.next != committed:
@@ -164,6 +167,9 @@ def decode(
 def _parse(body: str) -> Witness:
     f = json.loads(body)
     gap = f.get("x")
+    scheme = int(f["v"])
+    # Digests of an earlier scheme say nothing about today's: they are no memory.
+    tail = f["d"] if scheme == DIGEST_SCHEME else ()
     return Witness(
         store=StoreId(f["s"]),
         cluster_id=ClusterId(f["c"]),
@@ -176,8 +182,8 @@ def _parse(body: str) -> Witness:
         next=Offset(int(f["o"])),
         epoch=None if f["e"] is None else LeaderEpoch(int(f["e"])),
         horizon=Offset(int(f["h"])),
-        digest_scheme=int(f["v"]),
-        tail=tuple((Offset(int(o)), Digest(int(d, 16))) for o, d in f["d"]),
+        digest_scheme=scheme,
+        tail=tuple((Offset(int(o)), Digest(int(d, 16))) for o, d in tail),
         gap=None
         if gap is None
         else WitnessGap(

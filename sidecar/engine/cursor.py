@@ -16,6 +16,7 @@ from sidecar.core.overlap import Overlap
 from sidecar.core.policy import Policy
 from sidecar.core.recovery import STATES, Phase
 from sidecar.core.types import (
+    DIGEST_SCHEME,
     Condition,
     Digest,
     GapReason,
@@ -42,7 +43,6 @@ from sidecar.engine.hand import Hand, Page
 from sidecar.engine.messages import Ask, Purpose, RequestId
 from sidecar.ports import CommitRequest
 
-DIGEST_SCHEME = 1
 ZERO = Offset(0)
 NO_SESSION = SessionId(0)
 ANSWERS_KEPT = 16

@@ -7,7 +7,7 @@ a length of its own (−1), so null, empty and absent differ; headers stand in t
 written, duplicates included. Offset, partition and topic are not part of it: they say where the
 record is, not what it is, and a record must be recognised after a move to another cluster.
 
-Scheme 1, all integers little-endian:
+Scheme 1 (`sidecar.core.types.DIGEST_SCHEME`), all integers little-endian:
 
     byte      size  field
     0         8     timestamp in milliseconds, signed; −1: none (Kafka itself writes −1 for none)
@@ -40,9 +40,6 @@ from struct import Struct
 from xxhash import xxh3_64_intdigest
 
 from sidecar.core.types import Digest, Headers, Record
-
-DIGEST_SCHEME = 1
-"""Written beside receipts and into witnesses: digests of different schemes are never compared."""
 
 _HEAD = Struct("<qiii").pack
 _HEADER = Struct("<ii").pack

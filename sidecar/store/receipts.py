@@ -28,10 +28,9 @@ from itertools import accumulate, chain
 from operator import sub
 
 from sidecar.core.checkpoint import ReceiptRun
-from sidecar.core.types import Digest, Offset, Outcome, Receipt
+from sidecar.core.types import DIGEST_SCHEME, Digest, Offset, Outcome, Receipt
 
 RECEIPTS_FORMAT = 1
-DIGEST_SCHEME = 1
 
 _CODES = {
     Outcome.APPLIED: 1,

@@ -58,7 +58,7 @@ class Metrics:
 
         self.heads: dict[Partition, Head] = {}
         self.progressed: dict[Partition, float] = {}
-        self.recoveries = self._counter(c.RECOVERIES, zeros=False)
+        self.recoveries = self._counter(c.RECOVERIES)
         self.overlap_records = self._counter(c.OVERLAP_RECORDS)
         self.promotions = self._counter(c.PROMOTIONS)
         self.records = self._counter(c.RECORDS)
@@ -157,11 +157,11 @@ class Metrics:
                 _gauge(families, c.GAP_INFO, {**labels, "reason": reason, "state": state}, 1)
         yield from families.values()
 
-    def _counter(self, metric: c.Metric, *, zeros: bool = True) -> Counter:
+    def _counter(self, metric: c.Metric) -> Counter:
         counter = Counter(
             metric.full_name, metric.help, labelnames=metric.labels, registry=self._counted
         )
-        if zeros and metric.labels:  # a counter born at 1 has no first increase
+        if metric.labels:  # a counter born at 1 has no first increase
             for values in itertools.product(*metric.values):
                 counter.labels(*values)
         return counter

@@ -16,8 +16,7 @@ answered. The usual `process_…` series are there, too.
 A gauge of a partition is read when it is scraped: it is absent, not zero, while its value is
 unknown, and it goes with the partition when another member gets it. Gaps are an exception: every
 sidecar of a group shows all undecided ones, as the store has them, so that a gap stays visible
-whoever dies; use `max by (cluster, group, topic, partition)`. Counters with labels begin at zero,
-except `recoveries_total`.
+whoever dies; use `max by (cluster, group, topic, partition)`. Counters with labels begin at zero.
 """
 
 

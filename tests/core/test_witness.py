@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.core.types import (
+    DIGEST_SCHEME,
     Digest,
     GapId,
     GapReason,
@@ -99,6 +100,18 @@ def test_a_later_format_is_not_ours_to_overwrite() -> None:
     body = encode(witness()).split(":", 1)[1]
     read = decode(f"csw2:{body}", group=GROUP, partition=PARTITION, committed=witness().next)
     assert read == NewerFormat("csw2")
+
+
+def test_digests_of_another_scheme_are_never_compared() -> None:
+    """A later scheme is not ours to overwrite; an earlier one leaves nothing to compare with."""
+    later = encode(replace(witness(), digest_scheme=DIGEST_SCHEME + 1))
+    at = witness().next
+    read = decode(later, group=GROUP, partition=PARTITION, committed=at)
+    assert read == NewerFormat(f"csw1, digests of scheme {DIGEST_SCHEME + 1}")
+    earlier = encode(replace(witness(), digest_scheme=DIGEST_SCHEME - 1))
+    known = decode(earlier, group=GROUP, partition=PARTITION, committed=at)
+    assert isinstance(known, Ours)
+    assert known.witness.tail == ()
 
 
 @given(st.text(max_size=200))

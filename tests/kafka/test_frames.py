@@ -8,8 +8,8 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.types import Record
-from sidecar.kafka.frames import DIGEST_SCHEME, digest, digests, frame, sizes
+from sidecar.core.types import DIGEST_SCHEME, Record
+from sidecar.kafka.frames import digest, digests, frame, sizes
 
 _bytes = st.none() | st.binary(max_size=12)
 _headers = st.lists(st.tuples(st.text(max_size=4), _bytes), min_size=1, max_size=3)
