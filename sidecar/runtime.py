@@ -481,7 +481,7 @@ class Runtime:
         if isinstance(answer, Unreadable):
             return Refusal(Refused.EVIDENCE_UNAVAILABLE, answer.fault.detail, 1.0)
         at = self._clock.now().wall
-        fence = answer.value.last_stable
+        fence = answer.value.readable(self.policy.isolation)
         updated = await self._update(was, gaps.fenced(was, fence=fence, at=at))
         return updated if isinstance(updated, Refusal) else fence
 

@@ -16,7 +16,7 @@ from sidecar.core.checkpoint import RegisteredTopic, Registry
 from sidecar.core.evidence import Committed, LogEnd, TopicDescription
 from sidecar.core.faults import Answer, Fault, Known, Reading, Unreadable
 from sidecar.core.policy import Policy, Start
-from sidecar.core.types import GroupId, IsolationLevel, Offset, Partition, StoreId, Verdict
+from sidecar.core.types import GroupId, Offset, Partition, StoreId, Verdict
 from sidecar.core.witness import Ours, Witness, decode
 
 
@@ -161,8 +161,7 @@ def _baseline(
             end = evidence.log_ends[partition]
             if isinstance(end, Unreadable):
                 return end
-            stable = policy.isolation is IsolationLevel.READ_COMMITTED
-            return Known(end.value.last_stable if stable else end.value.high_watermark)
+            return Known(end.value.readable(policy.isolation))
         case Start.REFUSE:
             return None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import assert_never
 
 from sidecar.core.checkpoint import Checkpoint, Registry
 from sidecar.core.faults import Answer, Known, Reading
@@ -50,6 +51,16 @@ class LogEnd:
     high_watermark: Offset
     last_stable: Offset
     epoch: LeaderEpoch | None
+
+    def readable(self, isolation: IsolationLevel) -> Offset:
+        """Where reading under this isolation level ends: what lag and fences are told by."""
+        match isolation:
+            case IsolationLevel.READ_COMMITTED:
+                return self.last_stable
+            case IsolationLevel.READ_UNCOMMITTED:
+                return self.high_watermark
+            case _:
+                assert_never(isolation)
 
 
 UNSAID: Answer[str] = Known("")

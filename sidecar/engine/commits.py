@@ -234,10 +234,7 @@ class Commits(Part):
         if cursor.phase is Phase.COMMITTING:
             cursor.needs_commit = False
             if cursor.started:
-                self.context.move(
-                    cursor, Step.COMMITTED, detail="" if cursor.go is None else cursor.go.detail
-                )
-                self.parts.recovery.delivering(cursor)
+                self.parts.recovery.delivering(cursor, Step.COMMITTED)
         committed = cursor.committed
         waiting, cursor.waiters = cursor.waiters, []
         for waiter in waiting:

@@ -21,6 +21,7 @@ from sidecar.core.types import (
     Digest,
     GapReason,
     HoldId,
+    IsolationLevel,
     Offset,
     OwnerId,
     PageId,
@@ -65,6 +66,7 @@ class Cursor:
     partition: Partition
     since: float
     """Unix seconds at which the present phase began."""
+    isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
     phase: Phase = Phase.LOOKING
     resting: Phase | None = None
     """Where the present look began, if that was a place to rest."""
@@ -87,6 +89,10 @@ class Cursor:
     # What is known
     checkpoint: Checkpoint | None = None
     go: Go | None = None
+    claimed_as: Verdict | None = None
+    """The verdict that this attempt was claimed with: it stands while the attempt is live."""
+    proof: str = ""
+    """How the ground was verified last, in a sentence."""
     started: bool = False
     enrolled: bool = False
     """The registry was written for this look."""
@@ -171,6 +177,11 @@ class Cursor:
         return None if self.checkpoint is None else self.checkpoint.token.next
 
     @property
+    def readable_end(self) -> Offset | None:
+        """Where the log ends for this reader."""
+        return None if self.log_end is None else self.log_end.readable(self.isolation)
+
+    @property
     def page(self) -> Page | None:
         return None if self.hand is None else self.hand.page
 
@@ -227,7 +238,7 @@ class Cursor:
             records = [page.records[i] for i in left]
         last = Offset(offsets[-1])
         successor = hand.frontier if last == page.offsets[-1] else Offset(last + 1)
-        end = self.log_end.last_stable if self.log_end is not None else successor
+        end = self.readable_end if self.readable_end is not None else successor
         again = attempt > 1
         prefix = checkpoint.identity.incarnation
         first_line = checkpoint.lineage_at(Offset(offsets[0]))
@@ -285,7 +296,7 @@ class Cursor:
         checkpoint = self.checkpoint
         end = self.log_end
         next_ = self.next
-        shown = None if end is None else end.last_stable
+        shown = self.readable_end
         gap = self.gap if self.gap is not None and self.gap.state.holds else None
         return PartitionView(
             topic=self.partition.topic,

@@ -54,7 +54,7 @@ class Gaps(Part):
             hand.drop_unproven()
             self.context.move(cursor, Step.CONFIRMED, detail=judged.detail)
             self.context.move(cursor, Step.READ)
-            self.context.move(cursor, Step.VERIFIED, detail=judged.detail)
+            self.context.move(cursor, Step.VERIFIED, reason=cursor.claimed_as, detail=judged.detail)
             cursor.look_when_drained = Cue.CURSOR_ERROR
             self.parts.delivery.promote(cursor)
             return

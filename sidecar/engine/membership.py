@@ -60,7 +60,10 @@ class Membership(Part):
         fresh = tuple(p for p in partitions if p not in self.context.cursors)
         for partition in fresh:
             self.context.cursors[partition] = Cursor(
-                partition, since=self.context.now.wall, began_at=self.context.now.monotonic
+                partition,
+                since=self.context.now.wall,
+                isolation=self.context.policy.isolation,
+                began_at=self.context.now.monotonic,
             )
             self.context.looks[partition] = Cue.ASSIGNED
         self.context.note(PartitionsAssigned(partitions))

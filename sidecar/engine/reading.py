@@ -185,7 +185,7 @@ class Reading(Part):
 
     def judge_caught_up(self, cursor: Cursor) -> None:
         """At the end, the floor at or below it, nothing in hand, no open gap."""
-        hand, end, next_ = cursor.hand, cursor.log_end, cursor.next
+        hand, end, next_ = cursor.hand, cursor.readable_end, cursor.next
         caught_up = (
             cursor.phase is Phase.DELIVERING
             and hand is not None
@@ -194,7 +194,7 @@ class Reading(Part):
             and end is not None
             and next_ is not None
             and cursor.end_reached is not None
-            and next_ >= end.last_stable
+            and next_ >= end
             and cursor.log_start is not None
             and cursor.log_start <= next_
         )

@@ -197,6 +197,7 @@ class Recovery(Part):
         cursor.live = False
         cursor.began_at = self.context.now.monotonic
         cursor.go = judged
+        cursor.claimed_as = judged.verdict
         cursor.distrusted = cursor.distrusted or evidence.cue is Cue.TRUNCATION_REPORTED
         cursor.owner = OwnerId(self.context.new_name("owner"))
         base = judged.base
@@ -341,6 +342,11 @@ class Recovery(Part):
                 checkpoint.token.next,
             )
         )
+        cursor.proof = (
+            "boundary: nothing is left below the position to compare"
+            if result.boundary
+            else f"records of overlap that matched their receipts: {result.matched}"
+        )
         cursor.overlap = None
         cursor.widened = False
         if result.boundary and cursor.distrusted and checkpoint.token.next > checkpoint.baseline:
@@ -377,10 +383,12 @@ class Recovery(Part):
                 cursor.ask = self.context.ask()
                 self.context.do(m.MarkStarted(cursor.ask, checkpoint.store, (cursor.partition,)))
             return
-        self.context.move(cursor, Step.VERIFIED, detail=go.detail)
-        self.delivering(cursor)
+        self.delivering(cursor, Step.VERIFIED)
 
-    def delivering(self, cursor: Cursor) -> None:
+    def delivering(self, cursor: Cursor, step: Step) -> None:
+        """What was shown on the way (a fault, what a commit said) is over: the verdict is the
+        attempt's again, and the detail how it was proven."""
+        self.context.move(cursor, step, reason=cursor.claimed_as, detail=cursor.proof)
         cursor.live = True
         cursor.stated = None
         cursor.failures = 0
@@ -527,7 +535,4 @@ class Recovery(Part):
                 continue
             cursor.started = True
             if not cursor.needs_commit:
-                self.context.move(
-                    cursor, Step.COMMITTED, detail="" if cursor.go is None else cursor.go.detail
-                )
-                self.delivering(cursor)
+                self.delivering(cursor, Step.COMMITTED)

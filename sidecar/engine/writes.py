@@ -138,7 +138,7 @@ class Writes(Part):
             case m.Purpose.CLAIM:
                 if cursor.phase is Phase.CLAIMING and not cursor.revoking:
                     cursor.ahead = {}
-                    self.context.move(cursor, Step.CLAIMED)
+                    self.context.move(cursor, Step.CLAIMED, detail="reading what is remembered")
                     self.parts.recovery.remember(cursor, self.context.policy.overlap_records)
             case m.Purpose.PROMOTE:
                 self.parts.delivery.promoted(cursor, install)
@@ -152,7 +152,7 @@ class Writes(Part):
                         cursor,
                         Step.OPENED,
                         reason=Verdict(cursor.gap.reason.value),
-                        detail=cursor.detail,
+                        detail=cursor.gap.audit[-1].why,
                     )
                     self.parts.commits.dirty.add(cursor.partition)
                     self.parts.commits.urgent = True
