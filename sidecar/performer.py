@@ -24,6 +24,7 @@ Question: TypeAlias = (
     | m.Look
     | m.AskFloors
     | m.AskBounds
+    | m.AskRetention
     | m.AskTopics
     | m.AskOwners
     | m.Commit
@@ -69,6 +70,9 @@ class Performer:
             case m.AskBounds(ask, partitions):
                 ends = await self._log.log_ends(partitions)
                 return m.BoundsAnswered(ask, ends, await self._log.log_starts(partitions))
+            case m.AskRetention(ask, names, offsets_):
+                retentions = await self._log.retentions(names)
+                return m.RetentionAnswered(ask, retentions, await self._log.stamps(offsets_))
             case m.AskTopics(ask, names):
                 return m.TopicsAnswered(ask, await self._log.topics(names))
             case m.AskOwners(ask, partitions):

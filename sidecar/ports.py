@@ -23,6 +23,7 @@ from sidecar.core.checkpoint import (
 from sidecar.core.evidence import Committed, LogEnd, Stored, TopicDescription
 from sidecar.core.facts import Fact
 from sidecar.core.faults import Answer, Fault, Reading
+from sidecar.core.forecast import Retention, Stamp
 from sidecar.core.gap import Gap
 from sidecar.core.types import (
     ClusterId,
@@ -76,6 +77,17 @@ class Log(Protocol):
     async def log_starts(
         self, partitions: Collection[Partition]
     ) -> Mapping[Partition, Answer[Offset]]: ...
+
+    async def retentions(self, names: Collection[str]) -> Mapping[str, Answer[Retention]]:
+        """What takes records away from each topic, by its settings."""
+        ...
+
+    async def stamps(
+        self, offsets: Mapping[Partition, Offset]
+    ) -> Mapping[Partition, Reading[Stamp]]:
+        """The timestamp of the first record at or above each offset, committed or not; absent where
+        there is none. Reads records, so it is asked seldom."""
+        ...
 
 
 @dataclass(slots=True)

@@ -437,7 +437,7 @@ class Runtime:
         )
 
     def partitions(self) -> Sequence[PartitionView]:
-        return self.engine.views()
+        return self.engine.views(self._clock.now())
 
     async def gaps(self) -> Sequence[Gap] | Refusal:
         answer = await self._store.gaps(self._group)

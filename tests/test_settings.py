@@ -71,6 +71,8 @@ def test_defaults_are_the_contracts() -> None:
         "RECOVERY__ADOPT": "commit",
         "RECOVERY__ON_GAP": {},
         "RECOVERY__TOPIC_UNKNOWN_SECONDS": 30,
+        "RECOVERY__HANGING_TRANSACTION_SECONDS": 90,
+        "RECOVERY__NO_PROGRESS_SECONDS": 30,
         "SHUTDOWN__DEADLINE_SECONDS": 20,
         "API__LISTEN": "127.0.0.1:8460",
         "ADMIN__LISTEN": "0.0.0.0:8461",
@@ -101,6 +103,8 @@ def test_the_policy_follows_the_settings() -> None:
             RECOVERY__OVERLAP_RECORDS="8",
             RECOVERY__RECEIPTS_RETAINED_MAX="80",
             RECOVERY__TOPIC_UNKNOWN_SECONDS="3",
+            RECOVERY__HANGING_TRANSACTION_SECONDS="20",
+            RECOVERY__NO_PROGRESS_SECONDS="10",
         )
     ).policy()
     assert policy == Policy(
@@ -117,6 +121,8 @@ def test_the_policy_follows_the_settings() -> None:
         session_timeout_seconds=6,
         commit_interval_seconds=0.5,
         topic_unknown_seconds=3,
+        hanging_transaction_seconds=20,
+        no_progress_seconds=10,
     )
 
 

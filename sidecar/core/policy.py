@@ -50,6 +50,10 @@ class Policy:
     commit_interval_seconds: float = 0.25
     topic_unknown_seconds: float = 30.0
     """How long a topic must stay unknown, or an epoch fallen, before it counts."""
+    hanging_transaction_seconds: float = 90.0
+    """How long the last stable offset must stand below the end before a transaction hangs."""
+    no_progress_seconds: float = 30.0
+    """How long nothing may be read, although there is something, before that is said."""
     horizon_records: int = 5_000
     """How far beyond the position records may be handed out without another write."""
     buffer_pages: int = 4

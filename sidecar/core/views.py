@@ -190,6 +190,9 @@ class PartitionView:
     detail: str
     seconds_to_loss: float | None = None
     """A lower bound; None while it cannot be said."""
+    last_stable: Offset | None = None
+    hanging_transaction_seconds: float | None = None
+    """0 while none hangs; None where it cannot be known, or matters to nobody."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
+from sidecar.core import forecast
 from sidecar.core.checkpoint import Checkpoint, Install
 from sidecar.core.evidence import Cue, LogEnd
+from sidecar.core.forecast import Movement, Retention, Stamp
 from sidecar.core.gap import Gap
 from sidecar.core.overlap import Overlap
 from sidecar.core.policy import Policy
@@ -21,6 +23,7 @@ from sidecar.core.types import (
     Digest,
     GapReason,
     HoldId,
+    Instant,
     IsolationLevel,
     Offset,
     OwnerId,
@@ -111,6 +114,15 @@ class Cursor:
     """Monotonic seconds before which an automatic decision is not tried again."""
     log_start: Offset | None = None
     log_end: LogEnd | None = None
+    stable_since: tuple[Offset, float] | None = None
+    """The last stable offset while it lies below the end, and since when it was seen there."""
+    still_at: Offset | None = None
+    still_since: float = 0.0
+    """Where reading stands, and since when although there is something to read."""
+    retention: Retention | None = None
+    movement: Movement | None = None
+    stamp: Stamp | None = None
+    """Of the first unread record, or of one before it."""
     end_reached: Offset | None = None
     caught_up: bool = False
 
@@ -180,6 +192,18 @@ class Cursor:
     def readable_end(self) -> Offset | None:
         """Where the log ends for this reader."""
         return None if self.log_end is None else self.log_end.readable(self.isolation)
+
+    @property
+    def unread(self) -> Offset | None:
+        """The first offset that is neither applied nor gone; None: there is none, or offsets of the
+        checkpoint say nothing about the log as it is now."""
+        next_, end = self.next, self.log_end
+        if next_ is None or end is None or self.verdict is Verdict.FOREIGN_CHECKPOINT:
+            return None
+        if self.gap is not None and self.gap.state.holds and self.gap.reason in _NOT_THIS_LOG:
+            return None
+        at = max(next_, next_ if self.log_start is None else self.log_start)
+        return at if at < end.high_watermark else None
 
     @property
     def page(self) -> Page | None:
@@ -292,7 +316,7 @@ class Cursor:
             detail=self.hold.detail,
         )
 
-    def view(self) -> PartitionView:
+    def view(self, now: Instant) -> PartitionView:
         checkpoint = self.checkpoint
         end = self.log_end
         next_ = self.next
@@ -322,9 +346,40 @@ class Cursor:
             hold=self.hold_id if self.phase is Phase.HELD else None,
             since=self.since,
             detail=self.detail,
+            seconds_to_loss=self._seconds_to_loss(now),
+            last_stable=None if end is None else end.last_stable,
+            hanging_transaction_seconds=self._hanging_seconds(now),
         )
 
+    def _seconds_to_loss(self, now: Instant) -> float | None:
+        unread = self.unread
+        if unread is None:
+            return None
+        return forecast.seconds_to_loss(
+            self.retention,
+            unread=unread,
+            stamp=self.stamp,
+            movement=self.movement,
+            now=now.wall,
+            monotonic=now.monotonic,
+        )
 
+    def _hanging_seconds(self, now: Instant) -> float | None:
+        if self.log_end is None or self.isolation is not IsolationLevel.READ_COMMITTED:
+            return None
+        if self.stable_since is None or Condition.HANGING_TRANSACTION not in self.conditions:
+            return 0.0
+        return now.monotonic - self.stable_since[1]
+
+
+_NOT_THIS_LOG = (
+    GapReason.TOPIC_RECREATED,
+    GapReason.STORE_LOST,
+    GapReason.LOG_TRUNCATED,
+    GapReason.LOG_DIVERGED,
+    GapReason.CURSOR_AHEAD,
+)
+"""Gaps behind which reading goes on at an offset that nobody knows yet."""
 _UNCOMMITTABLE = (GapReason.TOPIC_RECREATED, GapReason.STORE_LOST)
 
 

@@ -25,10 +25,12 @@ from sidecar.core.views import (
 )
 from sidecar.engine import messages as m
 from sidecar.engine.commits import Commits
+from sidecar.engine.conditions import Conditions
 from sidecar.engine.context import Context
 from sidecar.engine.cursor import Cursor
 from sidecar.engine.delivery import Delivery
 from sidecar.engine.enrolling import Enrolling
+from sidecar.engine.forecasts import Forecasts
 from sidecar.engine.gaps import Gaps
 from sidecar.engine.membership import Membership
 from sidecar.engine.parts import Parts
@@ -61,6 +63,8 @@ class Engine:
             Delivery(self.context),
             Commits(self.context),
             Gaps(self.context),
+            Conditions(self.context),
+            Forecasts(self.context),
         )
         self.parts.introduce()
 
@@ -102,6 +106,8 @@ class Engine:
                 self.parts.reading.floors_answered(event)
             case m.BoundsAnswered():
                 self.parts.reading.bounds_answered(event)
+            case m.RetentionAnswered():
+                self.parts.forecasts.answered(event)
             case m.TopicsAnswered():
                 self.parts.commits.topics_answered(event)
             case m.Committed():
@@ -175,6 +181,7 @@ class Engine:
                 continue
             parts.recovery.tick(cursor)
             parts.reading.tick(cursor)
+            parts.forecasts.tick(cursor)
             parts.delivery.expire_waiters(cursor)
             parts.commits.refresh(cursor)
         parts.enrolling.enrol()
@@ -182,10 +189,14 @@ class Engine:
         if held:
             parts.membership.watch(held)
             parts.reading.watch(held)
+            parts.forecasts.watch(held)
             parts.commits.watch(held)
 
-    def views(self) -> list[PartitionView]:
-        return [cursor.view() for _, cursor in sorted(self.context.cursors.items())]
+    def views(self, now: Instant | None = None) -> list[PartitionView]:
+        """`now`: what is told in seconds is told as of then; None: as of the last step, which on a
+        busy machine may be some time ago."""
+        at = now or self.context.now
+        return [cursor.view(at) for _, cursor in sorted(self.context.cursors.items())]
 
     def holds(self) -> list[HoldView]:
         views = (cursor.hold_view() for _, cursor in sorted(self.context.cursors.items()))

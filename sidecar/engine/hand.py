@@ -308,6 +308,15 @@ class Hand:
             self.ready.popleft()
         return (offsets, digests, records, epochs) if offsets else None
 
+    @property
+    def first_record(self) -> Record | None:
+        """The first record that is not promoted yet, if it is the next one for certain."""
+        if self.page is not None:
+            return self.page.records[self.page.done]
+        if self.ready:
+            return self.ready[0].batch.records[self.ready[0].taken]
+        return None
+
     def remembered(self) -> Iterator[tuple[Offset, Digest]]:
         """Offset and digest of everything in hand, the page first."""
         if self.page is not None:

@@ -12,6 +12,7 @@ from sidecar.core.enrolment import Create, GroupEvidence, Register
 from sidecar.core.evidence import Cue, Evidence, LogEnd, TopicDescription
 from sidecar.core.facts import Fact
 from sidecar.core.faults import Answer, Fault, Reading
+from sidecar.core.forecast import Retention, Stamp
 from sidecar.core.gap import Gap
 from sidecar.core.types import (
     GapId,
@@ -140,6 +141,15 @@ class AskBounds:
 
 
 @dataclass(frozen=True, slots=True)
+class AskRetention:
+    """What takes records away, and how old the first ones at these offsets are."""
+
+    ask: Ask
+    topics: tuple[str, ...]
+    offsets: Mapping[Partition, Offset]
+
+
+@dataclass(frozen=True, slots=True)
 class AskTopics:
     ask: Ask
     names: tuple[str, ...]
@@ -190,6 +200,7 @@ Command: TypeAlias = (
     | Throttle
     | AskFloors
     | AskBounds
+    | AskRetention
     | AskTopics
     | AskOwners
     | Commit
@@ -254,6 +265,13 @@ class BoundsAnswered:
     ask: Ask
     ends: Mapping[Partition, Answer[LogEnd]]
     starts: Mapping[Partition, Answer[Offset]]
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionAnswered:
+    ask: Ask
+    retentions: Mapping[str, Answer[Retention]]
+    stamps: Mapping[Partition, Reading[Stamp]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +366,7 @@ Event: TypeAlias = (
     | StartedMarked
     | FloorsAnswered
     | BoundsAnswered
+    | RetentionAnswered
     | TopicsAnswered
     | OwnersAnswered
     | Committed

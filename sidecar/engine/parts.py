@@ -9,8 +9,10 @@ from sidecar.engine.context import Context
 
 if TYPE_CHECKING:
     from sidecar.engine.commits import Commits
+    from sidecar.engine.conditions import Conditions
     from sidecar.engine.delivery import Delivery
     from sidecar.engine.enrolling import Enrolling
+    from sidecar.engine.forecasts import Forecasts
     from sidecar.engine.gaps import Gaps
     from sidecar.engine.membership import Membership
     from sidecar.engine.reading import Reading
@@ -35,6 +37,8 @@ class Parts:
     delivery: Delivery
     commits: Commits
     gaps: Gaps
+    conditions: Conditions
+    forecasts: Forecasts
 
     def introduce(self) -> None:
         """Lets each part know the others."""
@@ -47,5 +51,7 @@ class Parts:
             self.delivery,
             self.commits,
             self.gaps,
+            self.conditions,
+            self.forecasts,
         ):
             part.parts = self

@@ -38,6 +38,11 @@ class Reading(Part):
         self._throttled = False
         self._full: set[Partition] = set()
 
+    @property
+    def throttled(self) -> bool:
+        """Whether the fetcher waits for somebody to take what it has brought."""
+        return self._throttled
+
     def fetched(self, event: Fetched) -> None:
         cursor = self.context.cursors.get(event.partition)
         if (
@@ -169,9 +174,12 @@ class Reading(Part):
             end = event.ends.get(partition)
             if isinstance(end, Known):
                 cursor.log_end = end.value
+                self.parts.conditions.end_sampled(cursor, end.value, asked_at=self._bounds_at)
+            self.parts.conditions.progress_sampled(cursor)
             if not isinstance(start, Known):
                 continue
             cursor.log_start = start.value
+            self.parts.forecasts.start_sampled(cursor, start.value)
             if cursor.phase is Phase.GAP and cursor.gap is not None and cursor.install is None:
                 end_of_gap = cursor.gap.interval.end
                 if (

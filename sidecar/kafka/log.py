@@ -42,6 +42,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from sidecar.core.evidence import Committed, LogEnd, TopicDescription
 from sidecar.core.faults import ABSENT, Answer, Fault, FaultKind, Known, Reading, Unreadable
+from sidecar.core.forecast import Retention, Stamp
 from sidecar.core.types import ClusterId, LeaderEpoch, Offset, Partition, TopicId
 from sidecar.kafka.client import (
     ClientLog,
@@ -52,6 +53,7 @@ from sidecar.kafka.client import (
 )
 from sidecar.kafka.faults import fault_of, is_stale_client, unavailable
 from sidecar.kafka.group_offsets import Asker, Worker
+from sidecar.kafka.stamps import read_stamps, stamp_config
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -107,6 +109,7 @@ class _Client:
     controller_seen: bool = False
 
 
+_CLOSED = _Failed(RuntimeError("the connection to Kafka was closed"))
 CONTROLLER_ASKED = 3
 CONTROLLER_SECONDS = 0.25
 NO_CONTROLLER_SECONDS = 60.0
@@ -236,6 +239,43 @@ class KafkaLog:
             else Known(Offset(start.offset))
             for partition, start in starts.items()
         }
+
+    async def retentions(self, names: Collection[str]) -> Mapping[str, Answer[Retention]]:
+        asked = {ConfigResource(ConfigResource.Type.TOPIC, name): name for name in names}
+        if not asked:
+            return {}
+        answers = await self._ask(
+            lambda admin: admin.describe_configs(list(asked), request_timeout=self._timeout),
+            list(asked),
+        )
+        return {
+            asked[resource]: Unreadable(answer.fault)
+            if isinstance(answer, _Failed)
+            else _retention({name: entry.value for name, entry in answer.items()})
+            for resource, answer in answers.items()
+        }
+
+    async def stamps(
+        self, offsets: Mapping[Partition, Offset]
+    ) -> Mapping[Partition, Reading[Stamp]]:
+        if not offsets:
+            return {}
+        if self._closed:
+            return dict.fromkeys(offsets, Unreadable(_CLOSED.fault))
+        worker = Worker("kafka-stamps")  # of its own: it may wait for a broker as long as it likes
+        config, wanted, timeout = stamp_config(self._settings), dict(offsets), self._timeout
+        future = asyncio.wrap_future(worker.submit(lambda: read_stamps(config, wanted, timeout)))
+        worker.end()
+        future.add_done_callback(_retrieved)
+        await asyncio.wait([future], timeout=timeout + GRACE_SECONDS)
+        if not future.done():
+            failed = _Failed(TimeoutError("the client did not answer in time"))
+            return dict.fromkeys(offsets, Unreadable(failed.fault))
+        if (raised := future.exception()) is not None:
+            return dict.fromkeys(offsets, Unreadable(_Failed(raised).fault))
+        found = future.result()
+        silent = Unreadable(unavailable("NO_ANSWER", "no record came in time"))
+        return {partition: found.get(partition, silent) for partition in offsets}
 
     async def close(self) -> None:
         """Let the client go, without waiting for it: its end may take as long as a broker does."""
@@ -524,6 +564,17 @@ def _committed(element: TopicPartition) -> Reading[Committed]:
             metadata=element.metadata or None,
         )
     )
+
+
+def _retention(config: Mapping[str, str | None]) -> Answer[Retention]:
+    """A topic that is only compacted loses no record that a reader of its last values needs."""
+    policy, time_ms = config.get("cleanup.policy"), config.get("retention.ms")
+    size = config.get("retention.bytes")
+    if policy is None or time_ms is None or size is None:
+        return Unreadable(unavailable("NO_ANSWER", "the broker left the retention settings out"))
+    if "delete" not in policy:
+        return Known(Retention(None, by_size=False))
+    return Known(Retention(None if int(time_ms) < 0 else int(time_ms) / 1000, int(size) >= 0))
 
 
 def _note_refusal(error: KafkaError, refusals: list[Fault]) -> None:

@@ -248,6 +248,24 @@ class RecoverySettings(Section, frozen=True):
             "counts: a broker that restarts says so, too."
         ),
     ] = 30.0
+    hanging_transaction_seconds: Annotated[
+        Seconds,
+        Meta(
+            description="How long the last stable offset must stand below the end of a log before "
+            "the condition `hanging_transaction` is raised. A producer's transactions end within "
+            "60 seconds by default, and the broker looks every 10: more than both is no "
+            "transaction that is merely long. Set it above the producers' "
+            "`transaction.timeout.ms`."
+        ),
+    ] = 90.0
+    no_progress_seconds: Annotated[
+        Seconds,
+        Meta(
+            description="How long nothing may be read of a partition that has records to come, "
+            "while nothing here stops it, before the condition `no_progress` is raised. Elections "
+            "and restarts take less; the client itself gives a broker that froze 60 seconds."
+        ),
+    ] = 30.0
 
 
 class ShutdownSettings(Section, frozen=True):

@@ -72,6 +72,8 @@ class Settings:
             session_timeout_seconds=self.kafka.session_timeout_seconds,
             commit_interval_seconds=self.kafka.commit_interval_seconds,
             topic_unknown_seconds=self.recovery.topic_unknown_seconds,
+            hanging_transaction_seconds=self.recovery.hanging_transaction_seconds,
+            no_progress_seconds=self.recovery.no_progress_seconds,
         )
 
     def secrets(self) -> tuple[str, ...]:

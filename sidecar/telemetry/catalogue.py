@@ -64,7 +64,21 @@ LOG_START_OFFSET = _gauge(
     "Log start offset. When it passes applied_offset + 1, records are lost: consume faster or "
     "retain longer before that.",
 )
-LOG_END_OFFSET = _gauge("log_end_offset", "End offset a consumer of this isolation level can read.")
+LOG_END_OFFSET = _gauge(
+    "log_end_offset",
+    "The log's end, its high watermark. Under read_committed lag is told by last_stable_offset.",
+)
+LAST_STABLE_OFFSET = _gauge(
+    "last_stable_offset",
+    "Where the first open transaction begins, or the log's end. Below log_end_offset for long: see "
+    "hanging_transaction_seconds.",
+)
+HANGING_TRANSACTION = _gauge(
+    "hanging_transaction_seconds",
+    "How long a transaction has hung, once the condition is raised; 0 while none does. Nothing "
+    "behind it can be read by anybody: end it with kafka-transactions.sh. Absent under "
+    "read_uncommitted.",
+)
 CHECKPOINT_GENERATION = _gauge(
     "checkpoint_generation",
     "Generation of the checkpoint; every write raises it. A fall means that the store forgot.",
@@ -82,7 +96,9 @@ CAUGHT_UP = _gauge(
 SECONDS_TO_LOSS = _gauge(
     "seconds_to_loss",
     "Lower bound of the seconds until retention removes unread records. When it is low, consume "
-    "faster or raise the topic's retention now.",
+    "faster or raise the topic's retention now. Absent with nothing unread, without sane "
+    "timestamps, or without the right to read the topic's settings; docs/verdicts.md says what it "
+    "promises.",
 )
 OLDEST_UNRESOLVED = _gauge(
     "oldest_unresolved_timestamp_seconds",
@@ -210,6 +226,8 @@ CATALOGUE: tuple[Metric, ...] = (
     COMMITTED_OFFSET,
     LOG_START_OFFSET,
     LOG_END_OFFSET,
+    LAST_STABLE_OFFSET,
+    HANGING_TRANSACTION,
     CHECKPOINT_GENERATION,
     LAG_RECORDS,
     CAUGHT_UP,

@@ -119,6 +119,8 @@ class Metrics:
                 (c.COMMITTED_OFFSET, view.committed),
                 (c.LOG_START_OFFSET, view.log_start),
                 (c.LOG_END_OFFSET, view.log_end),
+                (c.LAST_STABLE_OFFSET, view.last_stable),
+                (c.HANGING_TRANSACTION, view.hanging_transaction_seconds),
                 (c.CHECKPOINT_GENERATION, view.generation),
                 (c.LAG_RECORDS, view.lag_records),
                 (c.CAUGHT_UP, view.caught_up),

@@ -1,11 +1,13 @@
 """What the engine relies on when it asks Kafka a question, of the fake and of the real adapter."""
 
+import time
 from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
 from sidecar.core.evidence import Committed, LogEnd
 from sidecar.core.faults import ABSENT, FaultKind, Known, Reading, Unreadable
+from sidecar.core.forecast import Retention, sane
 from sidecar.core.types import GroupId, LeaderEpoch, Offset, Partition
 from sidecar.ports import CommitRequest
 from tests.benches.names import Names
@@ -97,6 +99,41 @@ async def test_an_open_transaction_holds_the_last_stable_offset(world: World) ->
     assert (answer.value.last_stable, answer.value.high_watermark) == (4, 7)
 
 
+async def test_retention_is_read_of_each_topic(world: World) -> None:
+    """By time, or not; a compacted topic loses no last value; one that is not there takes nothing
+    from the others."""
+    kept, plain = await world.create(), await world.create(retention_ms=3_600_000)
+    compacted = await world.create(compacted=True, retention_ms=3_600_000)
+    missing = world.names.topic()
+    log = world.log(GroupId(world.names.group()), plain)
+    answers = await log.retentions([kept, plain, compacted, missing])
+    assert answers[kept] == Known(Retention(None, by_size=False))
+    assert answers[plain] == Known(Retention(3_600.0, by_size=False))
+    assert answers[compacted] == Known(Retention(None, by_size=False))
+    assert isinstance(answers[missing], Unreadable)
+
+
+async def test_records_are_stamped_where_there_are_any(world: World) -> None:
+    """The first one at or above the offset, committed or not; absent at the end; unreadable below
+    the log start, and nothing of it is taken for a time."""
+    topic = await world.create(5)
+    for index in range(4):
+        await world.produce(topic, 6, index)
+    await world.delete_records(topic, 1, before=4)
+    await world.hang(topic, 2)
+    here = [Partition(topic, index) for index in range(5)]
+    wanted = {here[0]: 6, here[1]: 2, here[2]: 3, here[3]: 6, here[4]: 0}
+    log = world.log(GroupId(world.names.group()), topic)
+    answers = await log.stamps({p: Offset(o) for p, o in wanted.items()})
+    for partition in (here[0], here[2]):
+        reading = answers[partition]
+        assert isinstance(reading, Known)
+        assert reading.value.offset == wanted[partition]
+        assert sane(reading.value.timestamp, now=time.time())
+    assert isinstance(answers[here[1]], Unreadable)
+    assert answers[here[3]] is answers[here[4]] is ABSENT
+
+
 async def test_no_commit_is_absent_and_not_unreadable(world: World) -> None:
     """A group nobody heard of has committed nothing, and that is an answer."""
     topic = await world.create(2)
@@ -166,3 +203,5 @@ async def test_a_question_about_nothing_is_answered(world: World) -> None:
     assert await log.topics([]) == {}
     assert await log.log_ends([]) == {}
     assert await log.log_starts([]) == {}
+    assert await log.retentions([]) == {}
+    assert await log.stamps({}) == {}

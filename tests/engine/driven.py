@@ -132,9 +132,11 @@ class Driven:
     # The application
 
     def request(self, event: Callable[[m.RequestId], m.Event]) -> Any:
-        """The reply; None: there is none yet."""
+        """The reply; None: there is none now, and nobody waits for it any more."""
         number = m.RequestId(next(self._requests))
         self.give(event(number))
+        if number not in self._replies:
+            self.give(m.RequestDropped(number))
         return self._replies.pop(number, None)
 
     def take(self, records: int = 500) -> PageOffer | None:

@@ -37,6 +37,7 @@ from sidecar.core.faults import (
     Reading,
     Unreadable,
 )
+from sidecar.core.forecast import Retention, Stamp
 from sidecar.core.types import (
     ClusterId,
     GroupId,
@@ -176,6 +177,7 @@ class FakeTopic:
     id: TopicId
     logs: list[FakePartitionLog]
     compacted: bool
+    retention: Retention = field(default_factory=lambda: Retention(604_800.0, by_size=False))
 
 
 @dataclass(slots=True)
@@ -526,6 +528,37 @@ class FakeLog:
                 Unreadable(log) if isinstance(log, Fault) else Known(Offset(log.start))
             )
         return answers
+
+    async def retentions(self, names: Collection[str]) -> Mapping[str, Answer[Retention]]:
+        wrong = self._kafka.ask("retentions")
+        return {name: self._retention(name, wrong) for name in names}
+
+    async def stamps(
+        self, offsets: Mapping[Partition, Offset]
+    ) -> Mapping[Partition, Reading[Stamp]]:
+        wrong = self._kafka.ask("stamps")
+        return {p: self._stamp(p, offset, wrong) for p, offset in offsets.items()}
+
+    def _retention(self, name: str, wrong: Fault | None) -> Answer[Retention]:
+        wrong = wrong or self._kafka.ask_element("retentions", None, name)
+        wrong = wrong or self._denied(name, TOPIC_DENIED)
+        if wrong is None and name not in self._kafka.topics:
+            wrong = UNKNOWN_TOPIC
+        if wrong is not None:
+            return Unreadable(wrong)
+        topic = self._kafka.topics[name]
+        return Known(Retention(None, by_size=False) if topic.compacted else topic.retention)
+
+    def _stamp(self, partition: Partition, offset: Offset, wrong: Fault | None) -> Reading[Stamp]:
+        log = self._log(partition, "stamps", wrong)
+        if isinstance(log, Fault):
+            return Unreadable(log)
+        if not log.start <= offset <= log.end:
+            return Unreadable(OUT_OF_RANGE)
+        at = bisect_left(log.offsets, offset)
+        if at == len(log.offsets):
+            return ABSENT
+        return Known(Stamp(offset, log.records[at][0]))
 
     def _committed(self, partition: Partition, wrong: Fault | None) -> Reading[Committed]:
         wrong = wrong or self._kafka.ask_element("committed", partition, partition.topic)

@@ -1,8 +1,11 @@
 """Offsets without a record: shown to hide no loss, counted, and never a gap."""
 
+import re
+
 import pytest
 
 from tests.benches.waiting import wait_until
+from tests.harness.sidecar import SidecarProcess
 from tests.harness.world import World, values
 
 pytestmark = pytest.mark.kafka
@@ -69,6 +72,46 @@ def test_an_open_transaction_is_waited_for(world: World) -> None:
     application.stop()
     assert world.account().check().applied == 7
     assert sidecar.api().gaps() == []
+
+
+@pytest.mark.timeout(120)
+def test_a_transaction_that_hangs_is_told_and_nothing_is_skipped(world: World) -> None:
+    """Its producer is gone and its time-out is long: the condition stands beside the verdict with a
+    metric of its own, what lies before it is delivered, and ending it clears everything. Of a
+    topic whose transactions come and go nothing is said."""
+    topic, busy = world.topic(), world.topic()
+    world.produce(topic, 5)
+    open_id = f"{topic}-open"
+    world.outside.hang_transaction(topic, 3, transactional_id=open_id)
+    world.produce(topic, 2, tag="behind")
+    sidecar = world.sidecar(RECOVERY__HANGING_TRANSACTION_SECONDS=3)
+    application = world.application(sidecar)
+    for number in range(8):
+        _transaction(world, busy, 2, commit=True, tag=f"b{number}-")
+        state = sidecar.api().partition(topic)
+        if state is not None and state.conditions:
+            break
+    state = sidecar.await_partition(topic, conditions=["hanging_transaction"])
+    assert (state.state, state.next, state.lag_records) == ("delivering", 5, 0)
+    other = sidecar.api().partition(busy)
+    assert other is not None
+    assert other.conditions == []
+    assert _metric(sidecar, "hanging_transaction_seconds", topic) >= 3
+    assert _metric(sidecar, "hanging_transaction_seconds", busy) == 0
+    world.outside.terminate_transaction(open_id)
+    end = world.outside.bounds(topic).end
+    sidecar.await_partition(topic, caught_up=True, next=end, conditions=[])
+    world.deliver_all(sidecar, (busy, 0))
+    application.stop()
+    assert _metric(sidecar, "hanging_transaction_seconds", topic) == 0
+    world.account().check()
+    assert sidecar.events("condition_appeared", topic=busy) == []
+
+
+def _metric(sidecar: SidecarProcess, name: str, topic: str) -> float:
+    _, text = sidecar.admin().text("/metrics")
+    (value,) = re.findall(rf'^cursor_sidecar_{name}{{[^}}]*topic="{topic}".*}} (\S+)$', text, re.M)
+    return float(value)
 
 
 def test_a_compacted_topic_has_holes_and_no_gap(world: World) -> None:

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from sidecar.core.evidence import Committed
 from sidecar.core.faults import Known
+from sidecar.core.forecast import Retention
 from sidecar.core.types import GroupId, IsolationLevel, LeaderEpoch, Offset, Partition, SessionId
 from sidecar.kafka.client import ClientSettings
 from sidecar.kafka.fetcher import KafkaFetcher
@@ -51,7 +52,9 @@ Answer = Callable[[Sequence[Partition]], Mapping[Partition, CommitRequest]]
 class World(Protocol):
     names: Names
 
-    async def create(self, partitions: int = 1, *, compacted: bool = False) -> str: ...
+    async def create(
+        self, partitions: int = 1, *, compacted: bool = False, retention_ms: int = -1
+    ) -> str: ...
 
     async def recreate(self, topic: str) -> None: ...
 
@@ -200,9 +203,13 @@ class FakeWorld:
         self.kafka = FakeKafka()
         self._members: list[Member] = []
 
-    async def create(self, partitions: int = 1, *, compacted: bool = False) -> str:
+    async def create(
+        self, partitions: int = 1, *, compacted: bool = False, retention_ms: int = -1
+    ) -> str:
         topic = self.names.topic()
         self.kafka.create_topic(topic, partitions, compacted=compacted)
+        seconds = None if retention_ms < 0 else retention_ms / 1000
+        self.kafka.topics[topic].retention = Retention(seconds, by_size=False)
         return topic
 
     async def recreate(self, topic: str) -> None:
@@ -267,10 +274,14 @@ class RealWorld:
         self._members: list[Member] = []
         self.lines: list[str] = []
 
-    async def create(self, partitions: int = 1, *, compacted: bool = False) -> str:
+    async def create(
+        self, partitions: int = 1, *, compacted: bool = False, retention_ms: int = -1
+    ) -> str:
         topic = self.names.topic()
         # Records of 1970 and 2025 are to stay until a test takes them away.
-        config = {"retention.ms": "-1"} | ({"cleanup.policy": "compact"} if compacted else {})
+        config = {"retention.ms": str(retention_ms)} | (
+            {"cleanup.policy": "compact"} if compacted else {}
+        )
         await asyncio.to_thread(self.outsider.create, topic, partitions, config=config)
         return topic
 

@@ -31,6 +31,8 @@ QUESTIONS = (
     "topics",
     "log_ends",
     "log_starts",
+    "retentions",
+    "stamps",
     "commit",
 )
 

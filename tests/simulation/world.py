@@ -106,6 +106,8 @@ LOG_QUESTIONS = (
     "topics",
     "log_ends",
     "log_starts",
+    "retentions",
+    "stamps",
 )
 STORE_QUESTIONS = (
     *("registry", "create_registry", "register", "mark_started", "read", "memory", "install"),

@@ -132,13 +132,17 @@ def test_every_series_carries_cluster_and_group_and_only_known_labels(bench: Ben
 def test_a_known_partition_shows_its_numbers(bench: Bench) -> None:
     """Each gauge is the view's value."""
     bench.recorder.record(f.PartitionsAssigned((ORDERS,)))
-    bench.desk.views = [view(seconds_to_loss=3_600.0)]
+    bench.desk.views = [
+        view(seconds_to_loss=3_600.0, last_stable=Offset(101), hanging_transaction_seconds=95.0)
+    ]
     scraped = bench.scrape()
     expected = {
         "applied_offset": 106,
         "committed_offset": 107,
         "log_start_offset": 12,
         "log_end_offset": 107,
+        "last_stable_offset": 101,
+        "hanging_transaction_seconds": 95,
         "checkpoint_generation": 13,
         "lag_records": 0,
         "caught_up": 1,
@@ -171,6 +175,8 @@ def test_what_is_unknown_is_absent_not_zero(bench: Bench) -> None:
         "log_end_offset",
         "checkpoint_generation",
         "lag_records",
+        "last_stable_offset",
+        "hanging_transaction_seconds",
         "seconds_to_loss",
         "oldest_unresolved_timestamp_seconds",
         "last_progress_timestamp_seconds",

@@ -1,0 +1,77 @@
+"""`seconds_to_loss` against a real log cleaner: never late, and early by no more than promised."""
+
+import re
+import time
+
+import pytest
+
+from tests.benches.topics import Record
+from tests.benches.waiting import wait_until
+from tests.harness.sidecar import SidecarProcess
+from tests.harness.world import World
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(180)]
+
+RETENTION_SECONDS = 20.0
+STEP_SECONDS = 0.5
+RECORDS = 20
+APPLIED = 4
+CHECK_SECONDS = 1.0
+"""The bench's `log.retention.check.interval.ms`."""
+LATE_SECONDS = 3.0
+"""How late a check and our look at it may come on a busy machine."""
+
+
+@pytest.mark.parametrize(
+    ("segment_ms", "span_seconds"),
+    [("1000", 1.0 + STEP_SECONDS), ("3600000", RECORDS * STEP_SECONDS)],
+    ids=["small segments", "one large segment"],
+)
+def test_a_forecast_of_loss_is_never_late_and_early_by_a_segment_and_a_check_at_most(
+    world: World, segment_ms: str, span_seconds: float
+) -> None:
+    """Records half a second apart, the fourth applied: the fifth is lost when its segment is."""
+    topic = world.topic(retention_ms=str(round(RETENTION_SECONDS * 1000)), segment_ms=segment_ms)
+    first = time.time()
+    for number in range(RECORDS):  # a batch each, so that a segment may end behind any of them
+        stamp = round((first + number * STEP_SECONDS) * 1000)
+        world.produce(topic, [Record(b"v%d" % number, timestamp_ms=stamp)])
+    sidecar = world.sidecar()
+    assert world.apply(sidecar, topic, APPLIED) == APPLIED
+    sidecar.await_partition(topic, next=APPLIED, log_end=RECORDS, log_start=0)
+
+    told: list[tuple[float, float]] = []
+    still_there = 0.0
+
+    def lost() -> bool:
+        nonlocal still_there
+        before = time.time()
+        value = _seconds_to_loss(sidecar, topic)
+        if value is not None:
+            told.append((before + value, time.time() + value))
+        asked = time.time()
+        if world.outside.bounds(topic).start > APPLIED:
+            return True
+        still_there = asked
+        return False
+
+    wait_until(lost, "the record is gone", timeout_seconds=90, every_seconds=0.05)
+    gone = time.time()
+    assert len(told) > 10
+    # What was told just before the end may be of after it.
+    during = [(low, high) for low, high in told if low <= gone]
+    assert max(low for low, _ in during) <= still_there + 0.2, "later than the loss"
+    expected = first + APPLIED * STEP_SECONDS + RETENTION_SECONDS
+    for low, high in during:
+        if high < expected:  # from then on it is zero, and the cleaner may come at any time
+            assert expected <= high + 0.1
+    early = gone - min(high for _, high in during)
+    assert early <= span_seconds + CHECK_SECONDS + LATE_SECONDS
+
+
+def _seconds_to_loss(sidecar: SidecarProcess, topic: str) -> float | None:
+    _, text = sidecar.admin().text("/metrics")
+    found = re.findall(
+        rf'^cursor_sidecar_seconds_to_loss{{[^}}]*topic="{topic}".*}} (\S+)$', text, re.M
+    )
+    return float(found[0]) if found else None

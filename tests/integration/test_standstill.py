@@ -1,0 +1,51 @@
+"""Reading that stands still without any error."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from tests.benches.kafka import KafkaBroker, KafkaTrio
+from tests.benches.names import Names
+from tests.benches.redis import Valkey
+from tests.benches.waiting import wait_until
+from tests.harness.world import World, values
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def test_a_frozen_follower_is_told_as_no_progress_and_cleared_by_progress(
+    kafka_trio: Callable[..., KafkaTrio], valkey: Valkey, names: Names, tmp_path: Path
+) -> None:
+    """A reader near a follower is starved in silence when it freezes: the client waits for it, the
+    leader goes on, and nothing reports an error. The condition stands beside `delivering` on the
+    partition that starves and on no other, and goes once records come again."""
+    trio = kafka_trio()
+    # A world asks for no more than an address, and the nodes are this test's to break.
+    with World(cast("KafkaBroker", trio), valkey, names, tmp_path) as world:
+        topic = names.topic()
+        world.outside.create(topic, 2, replicas=[[2, 3], [2, 1]])
+        world.topics.append(topic)
+        sidecar = world.sidecar(
+            KAFKA__CLIENT='{"client.rack": "r3"}', RECOVERY__NO_PROGRESS_SECONDS=5
+        )
+        application = world.application(sidecar)
+        for partition in range(2):
+            world.produce(topic, values(20, f"a{partition}-"), partition)
+        world.deliver_all(sidecar, (topic, 0), (topic, 1))
+        trio[3].pause()
+        wait_until(lambda: world.outside.in_sync(topic, 0) == {2}, "the follower is out of sync")
+        for partition in range(2):
+            world.produce(topic, values(20, f"b{partition}-"), partition)
+        state = sidecar.await_partition(
+            topic, 0, timeout_seconds=50, conditions=["no_progress"], state="delivering"
+        )
+        assert state.next == 20
+        assert state.lag_records == 20
+        assert sidecar.events("condition_appeared", partition=1) == []
+        trio[3].resume()
+        sidecar.await_partition(topic, 0, timeout_seconds=90, conditions=[], caught_up=True)
+        world.deliver_all(sidecar, (topic, 1))
+        application.stop()
+        assert world.account().check().applied == 80
