@@ -21,14 +21,12 @@ from typing import Any
 from sidecar.api.handlers import Limits
 from sidecar.api.server import AdminServer, AppServer
 from sidecar.core.types import Instant, StoreId
-from sidecar.errors import Fenced, SettingFault, SettingsError, SidecarError
-from sidecar.kafka.client import ClientSettings, unusable
+from sidecar.errors import Fenced, SidecarError
 from sidecar.kafka.fetcher import KafkaFetcher
 from sidecar.kafka.log import KafkaLog
 from sidecar.runtime import Runtime
 from sidecar.settings import Settings
-from sidecar.store.connect import connect
-from sidecar.store.redis import RedisStore
+from sidecar.standalone import check_client, client_settings, open_store
 from sidecar.telemetry.log import Log
 from sidecar.telemetry.metrics import Metrics
 from sidecar.telemetry.recorder import TelemetryRecorder
@@ -54,11 +52,7 @@ def run(settings: Settings) -> int:
 
     `SettingsError` when librdkafka refuses a property: only it knows them all.
     """
-    complaint = unusable(_client_settings(settings))
-    if complaint is not None:
-        raise SettingsError(
-            [SettingFault("CURSOR_SIDECAR_KAFKA__CLIENT", f"what librdkafka takes: {complaint}")]
-        )
+    check_client(settings)
     # Pages are many short-lived tuples and no cycles: collecting less often costs nothing.
     gc.collect()
     gc.freeze()
@@ -110,7 +104,7 @@ class _Sidecar:
         policy = settings.policy()
         name = secrets.token_hex(6)
         metrics = Metrics(policy.group)
-        client = _client_settings(settings)
+        client = client_settings(settings)
         kafka = KafkaLog(client, log_line=None)
         self.runtime = Runtime(
             policy,
@@ -120,13 +114,7 @@ class _Sidecar:
             fetcher=KafkaFetcher(
                 client, kafka, revoke_seconds=REVOKE_SECONDS, log_line=self._client_line
             ),
-            store=RedisStore(
-                connect(settings.redis.url.get_secret_value()),
-                settings.redis.key_prefix,
-                replicas_ack=settings.redis.replicas_ack,
-                receipts_retained_max=settings.recovery.receipts_retained_max,
-                receipts_retained_min=settings.recovery.overlap_records,
-            ),
+            store=open_store(settings),
             recorder=TelemetryRecorder(log, metrics),
             clock=SystemClock(),
             topics=[topic for topic in settings.kafka.topics if not topic.startswith("^")],
@@ -213,17 +201,3 @@ def _signals() -> asyncio.Future[str]:
     for one in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(one, ask, one.name)
     return asked
-
-
-def _client_settings(settings: Settings) -> ClientSettings:
-    kafka = settings.kafka
-    return ClientSettings(
-        bootstrap_servers=kafka.bootstrap_servers,
-        group_id=settings.policy().group,
-        topics=kafka.topics,
-        isolation_level=kafka.isolation_level,
-        security=kafka.security(),
-        session_timeout_seconds=kafka.session_timeout_seconds,
-        instance_id=kafka.instance_id,
-        extra=kafka.extra(),
-    )

@@ -7,15 +7,16 @@ asked, anything may happen.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import TypeAlias, assert_never
 
 from sidecar.core.checkpoint import Registry
 from sidecar.core.enrolment import Create, GroupEvidence, Register
-from sidecar.core.evidence import Evidence
+from sidecar.core.evidence import Cue, Evidence
 from sidecar.core.faults import Answer, Known
 from sidecar.core.policy import Policy
-from sidecar.core.types import Instant, Partition, StoreId
+from sidecar.core.types import Instant, Offset, Partition, StoreId
 from sidecar.engine import messages as m
 from sidecar.ports import CheckpointStore, Fetcher, Log
 
@@ -34,6 +35,51 @@ Question: TypeAlias = (
     | m.MarkStarted
 )
 """Commands that are answered by an event."""
+
+NOTHING_FETCHED: Mapping[Partition, Offset] = MappingProxyType({})
+
+
+async def look(
+    policy: Policy,
+    log: Log,
+    store: CheckpointStore,
+    cues: Mapping[Partition, Cue],
+    *,
+    asked_at: float,
+    fetched_to: Mapping[Partition, Offset] = NOTHING_FETCHED,
+) -> Mapping[Partition, Evidence]:
+    """Evidence, asked now: of the engine's looks, and of the commands that work without one.
+
+    The order of these questions is part of the argument: see `core.evidence`.
+    """
+    partitions = list(cues)
+    cluster = await log.cluster_id()
+    committed = await log.committed(partitions)
+    registry = await store.registry(policy.group)
+    stored = await store.read(policy.group, partitions)
+    store_epoch = await store.life()
+    topics = await log.topics(sorted({p.topic for p in partitions}))
+    ends = await log.log_ends(partitions)
+    starts = await log.log_starts(partitions)
+    return {
+        partition: Evidence(
+            group=policy.group,
+            partition=partition,
+            isolation=policy.isolation,
+            cue=cue,
+            cluster_id=cluster,
+            committed=committed[partition],
+            stored=stored[partition],
+            registry=registry,
+            topic=topics[partition.topic],
+            log_end=ends[partition],
+            log_start=starts[partition],
+            asked_at=asked_at,
+            fetched_to=fetched_to.get(partition),
+            store_epoch=store_epoch,
+        )
+        for partition, cue in cues.items()
+    }
 
 
 class Performer:
@@ -102,36 +148,14 @@ class Performer:
         return m.InstallAnswered(question.install, result, asked_at)
 
     async def _look(self, question: m.Look) -> m.Looked:
-        """The order of these questions is part of the argument: see `core.evidence`."""
-        partitions = list(question.cues)
-        asked_at = self._now().wall
-        cluster = await self._log.cluster_id()
-        committed = await self._log.committed(partitions)
-        registry = await self._store.registry(self._group)
-        stored = await self._store.read(self._group, partitions)
-        store_epoch = await self._store.life()
-        topics = await self._log.topics(sorted({p.topic for p in partitions}))
-        ends = await self._log.log_ends(partitions)
-        starts = await self._log.log_starts(partitions)
-        evidence = {
-            partition: Evidence(
-                group=self._group,
-                partition=partition,
-                isolation=self._policy.isolation,
-                cue=cue,
-                cluster_id=cluster,
-                committed=committed[partition],
-                stored=stored[partition],
-                registry=registry,
-                topic=topics[partition.topic],
-                log_end=ends[partition],
-                log_start=starts[partition],
-                asked_at=asked_at,
-                fetched_to=question.fetched_to.get(partition),
-                store_epoch=store_epoch,
-            )
-            for partition, cue in question.cues.items()
-        }
+        evidence = await look(
+            self._policy,
+            self._log,
+            self._store,
+            question.cues,
+            asked_at=self._now().wall,
+            fetched_to=question.fetched_to,
+        )
         return m.Looked(question.ask, evidence)
 
     async def _gather_group(self, question: m.GatherGroup) -> m.GroupGathered:

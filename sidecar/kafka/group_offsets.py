@@ -101,6 +101,16 @@ class Asker:
             consumer.close()
         return found
 
+    def commit(
+        self, config: Mapping[str, Any], offsets: list[TopicPartition]
+    ) -> list[TopicPartition]:
+        """On the thread. The client waits for a coordinator as long as it likes; the asker of the
+        thread does not."""
+        if self.consumer is None:
+            self.consumer = Consumer(dict(config))
+        answer: list[TopicPartition] = self.consumer.commit(offsets=offsets, asynchronous=False)
+        return answer
+
     def end(self) -> None:
         def close() -> None:
             if self.consumer is not None:

@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -51,9 +52,12 @@ from sidecar.kafka.client import (
     admin_config,
     group_config,
 )
+from sidecar.kafka.commits import chunks, topic_partitions
 from sidecar.kafka.faults import fault_of, is_stale_client, unavailable
+from sidecar.kafka.group_members import GroupMembers, group_members
 from sidecar.kafka.group_offsets import Asker, Worker
 from sidecar.kafka.stamps import read_stamps, stamp_config
+from sidecar.ports import CommitRequest
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -277,6 +281,40 @@ class KafkaLog:
         silent = Unreadable(unavailable("NO_ANSWER", "no record came in time"))
         return {partition: found.get(partition, silent) for partition in offsets}
 
+    # --- beside the port, for commands that work with no member of the group -------------------
+
+    async def members(self) -> Answer[GroupMembers]:
+        """Who is in the group now, and what each of them has. A group that is not there is empty:
+        before its first member, and after its last one's offsets expired."""
+        group: str = self._settings.group_id
+        answers = await self._ask(
+            lambda admin: admin.describe_consumer_groups([group], request_timeout=self._timeout),
+            [group],
+        )
+        answer = answers[group]
+        if not isinstance(answer, _Failed):
+            return Known(group_members(answer))
+        if answer.code == KafkaError.GROUP_ID_NOT_FOUND:
+            return Known(GroupMembers("dead", ()))
+        return Unreadable(answer.fault)
+
+    async def commit(
+        self, requests: Mapping[Partition, CommitRequest]
+    ) -> Mapping[Partition, Fault | None]:
+        """Commit for a group that has no members; Kafka refuses it while there are any."""
+        answers: dict[Partition, Fault | None] = {}
+        config = group_config(self._settings)
+        for chunk in chunks(requests):
+            asked = partial(Asker.commit, config=config, offsets=topic_partitions(chunk))
+            answer = await self._asked(asked, 2 * self._timeout)
+            if isinstance(answer, _Failed):
+                answers |= dict.fromkeys(chunk, answer.fault)
+                continue
+            for element in answer:
+                fault = None if element.error is None else fault_of(element.error)
+                answers[Partition(element.topic, element.partition)] = fault
+        return answers
+
     async def close(self) -> None:
         """Let the client go, without waiting for it: its end may take as long as a broker does."""
         self._closed = True
@@ -294,22 +332,24 @@ class KafkaLog:
         self, partitions: list[TopicPartition] | None
     ) -> list[TopicPartition] | _Failed:
         """Of these partitions, or of all that the cluster has."""
+        config = group_config(self._settings)
+        if partitions is None:
+            most = 4 * self._timeout
+            return await self._asked(lambda asker: asker.all_committed(config, most), most)
+        some, timeout = partitions, self._timeout
+        return await self._asked(lambda asker: asker.committed(config, some, timeout), timeout)
+
+    async def _asked(
+        self, question: Callable[[Asker], list[TopicPartition]], timeout_seconds: float
+    ) -> list[TopicPartition] | _Failed:
+        """Of the group's coordinator, by the consumer that never joins."""
         if self._closed:
             return _Failed(RuntimeError("the connection to Kafka was closed"))
         if self._asker is None:
             self._asker = Asker(Worker("kafka-committed"))
-        asker, config = self._asker, group_config(self._settings)
-        timeout = self._timeout if partitions is not None else 4 * self._timeout
-        future = asyncio.wrap_future(
-            asker.worker.submit(
-                lambda: (
-                    asker.all_committed(config, timeout)
-                    if partitions is None
-                    else asker.committed(config, partitions, timeout)
-                )
-            )
-        )
-        await asyncio.wait([future], timeout=timeout + GRACE_SECONDS)
+        asker = self._asker
+        future = asyncio.wrap_future(asker.worker.submit(lambda: question(asker)))
+        await asyncio.wait([future], timeout=timeout_seconds + GRACE_SECONDS)
         if not future.done():
             # The client did not keep its own bound; it may never come back. The next question
             # is asked of another one.
