@@ -1,5 +1,7 @@
 """`gaps`: see them, and decide them.
 
+What is read comes from the store itself, with no sidecar running; with `--url`, from one that runs.
+
 What changes something is a dry run unless `--execute` is given: it shows what stands now and what
 would stand afterwards. The sidecar asks the evidence again at that moment and may refuse.
 """
@@ -7,16 +9,29 @@ would stand afterwards. The sidecar asks the evidence again at that moment and m
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
 
-from sidecar.cli.options import output_option
-from sidecar.cli.output import emit, interval, table
+from sidecar.cli.direct import at_desk, known
+from sidecar.cli.options import client_option, fail, output_option
+from sidecar.cli.output import Column, emit, interval, table
 from sidecar.cli.service import Service, service, service_options
 
-COLUMNS = ("ID", "TOPIC", "PARTITION", "OFFSETS", "RECORDS", "REASON", "STATE", "OPENED-AT")
+if TYPE_CHECKING:
+    from sidecar.standalone import Standalone
+
+COLUMNS = (
+    Column("ID"),
+    Column("TOPIC"),
+    Column("PARTITION"),
+    Column("OFFSETS"),
+    Column("RECORDS", drop=2),
+    Column("REASON"),
+    Column("STATE", drop=1),
+    Column("OPENED-AT", drop=3),
+)
 STATES = ("open", "acknowledged", "resolved", "superseded")
 UNDECIDED = ("open", "acknowledged")
 RESOLUTIONS = ("snapshot", "backfilled", "accepted", "ignored", "retracted")
@@ -30,7 +45,7 @@ _execute = click.option("--execute", is_flag=True, help="Do it. Without: show wh
 def command() -> None:
     """List, show, acknowledge and resolve gaps: offsets nobody can show were covered.
 
-    Asks the application listener, or --url. A gap holds its partition until it is resolved.
+    A gap holds its partition until it is resolved.
     """
 
 
@@ -38,13 +53,12 @@ def command() -> None:
 @click.option("--state", type=click.Choice(STATES), help="Only these; by default the undecided.")
 @click.option("--all", "everything", is_flag=True, help="Decided ones, too.")
 @service_options
+@client_option
 @output_option
 def list_(state: str | None, everything: bool, output: str, **where: Any) -> None:
-    """List the group's gaps."""
-    query = "" if state is None else f"?state={state}"
-    found = _service(where).get(f"/v1/gaps{query}")["gaps"]
-    if state is None and not everything:
-        found = [gap for gap in found if gap["state"] in UNDECIDED]
+    """List the group's gaps, as the store keeps them."""
+    wanted = STATES if everything else UNDECIDED if state is None else (state,)
+    found = [gap for gap in _gaps(where) if gap["state"] in wanted]
     if output != "table":
         emit({"gaps": found}, output)
         return
@@ -67,10 +81,13 @@ def list_(state: str | None, everything: bool, output: str, **where: Any) -> Non
 @command.command("show")
 @click.argument("id")
 @service_options
+@client_option
 @output_option
 def show(id: str, output: str, **where: Any) -> None:
     """Show one gap with its evidence and history."""
-    gap = _service(where).get(f"/v1/gaps/{quote(id, safe='')}")
+    gap = next((one for one in _gaps(where) if one["id"] == id), None)
+    if gap is None:
+        fail(f"gap-unknown: the group has no gap {id!r}; `gaps list --all` lists what is kept")
     if output != "table":
         emit(gap, output)
         return
@@ -138,6 +155,21 @@ def resolve(
     }
     body = {name: value for name, value in given.items() if value is not None}
     _change(_service(where), id, "resolve", body, "resolved", execute, output)
+
+
+def _gaps(where: dict[str, Any]) -> list[dict[str, Any]]:
+    if where["url"] is not None:
+        found: list[dict[str, Any]] = _service(where).get("/v1/gaps")["gaps"]
+        return found
+
+    async def kept(desk: Standalone) -> list[dict[str, Any]]:
+        import msgspec
+
+        from sidecar.api.messages import GapItem
+
+        return [msgspec.to_builtins(GapItem.of(gap)) for gap in known(await desk.gaps())]
+
+    return at_desk(where, kept)
 
 
 def _change(

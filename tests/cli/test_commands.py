@@ -49,6 +49,14 @@ class Sidecar:
     loop: asyncio.AbstractEventLoop
     env: dict[str, str]
 
+    @property
+    def api(self) -> tuple[str, str]:
+        return "--url", self.env[PREFIX + "API__LISTEN"]
+
+    @property
+    def admin(self) -> tuple[str, str]:
+        return "--url", self.env[PREFIX + "ADMIN__LISTEN"]
+
 
 @pytest.fixture(params=["tcp", "unix"])
 def sidecar(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sidecar]:
@@ -217,7 +225,7 @@ def test_no_sidecar_is_one_clear_line(tmp_path: Path, command: tuple[str, ...]) 
 def test_status_has_the_columns_people_know(sidecar: Sidecar) -> None:
     """Those of kafka-consumer-groups first, plain where nobody looks at a terminal."""
     sidecar.desk.views = [view(), view(partition=1, committed=None, lag_records=None, detail="")]
-    result = invoke("status", env=sidecar.env)
+    result = invoke("status", *sidecar.admin, env=sidecar.env)
     assert result.exit_code == 0
     header, first, second = result.output.splitlines()
     assert header.split()[:7] == [
@@ -229,7 +237,7 @@ def test_status_has_the_columns_people_know(sidecar: Sidecar) -> None:
         "LAG",
         "CONSUMER-ID",
     ]
-    known = ["billing", "orders", "0", "107", "107", "0", "billing-0", "delivering"]
+    known = ["billing", "orders", "0", "107", "107", "0", "billing-0", "-", "-", "delivering"]
     assert first.split()[: len(known)] == known
     assert second.split()[3:6] == ["-", "107", "-"]
     assert "\x1b[" not in result.output
@@ -238,12 +246,12 @@ def test_status_has_the_columns_people_know(sidecar: Sidecar) -> None:
 def test_status_in_json_is_the_contracts_and_tells_unhealthy(sidecar: Sidecar) -> None:
     """Exit 1 while not ready, with the reason."""
     sidecar.desk.ready = False
-    result = invoke("status", "-o", "json", env=sidecar.env)
+    result = invoke("status", "-o", "json", *sidecar.admin, env=sidecar.env)
     assert result.exit_code == 1
     body = json.loads(result.stdout)
     assert body["status"]["reasons"] == ["redis: connection refused"]
     assert body["partitions"][0]["applied"] == 106
-    assert "redis: connection refused" in invoke("status", env=sidecar.env).stderr
+    assert "redis: connection refused" in invoke("status", *sidecar.admin, env=sidecar.env).stderr
 
 
 def test_gaps_lists_the_undecided_unless_told_otherwise(sidecar: Sidecar) -> None:
@@ -255,13 +263,14 @@ def test_gaps_lists_the_undecided_unless_told_otherwise(sidecar: Sidecar) -> Non
     ]
 
     def ids(*options: str) -> list[str]:
-        body = json.loads(invoke("gaps", "list", "-o", "json", *options, env=sidecar.env).output)
+        asked = invoke("gaps", "list", "-o", "json", *options, *sidecar.api, env=sidecar.env)
+        body = json.loads(asked.output)
         return [gap["id"] for gap in body["gaps"]]
 
     assert ids() == ["g-1", "g-3"]
     assert ids("--all") == ["g-1", "g-2", "g-3"]
     assert ids("--state", "resolved") == ["g-2"]
-    _, first, second = invoke("gaps", "list", env=sidecar.env).output.splitlines()
+    _, first, second = invoke("gaps", "list", *sidecar.api, env=sidecar.env).output.splitlines()
     assert "[107, 250)" in first
     assert "143" in first
     assert "[5, ?)" in second
@@ -269,11 +278,12 @@ def test_gaps_lists_the_undecided_unless_told_otherwise(sidecar: Sidecar) -> Non
 
 def test_gaps_show_tells_evidence_and_history(sidecar: Sidecar) -> None:
     """What a person needs to decide."""
-    shown = invoke("gaps", "show", "g-1", env=sidecar.env)
+    shown = invoke("gaps", "show", "g-1", *sidecar.api, env=sidecar.env)
     assert shown.exit_code == 0
     for text in ("retention_loss", "[107, 250)", "evidence.log_start"):
         assert text in shown.output
-    gap = yaml.safe_load(invoke("gaps", "show", "g-1", "-o", "yaml", env=sidecar.env).output)
+    asked = invoke("gaps", "show", "g-1", "-o", "yaml", *sidecar.api, env=sidecar.env)
+    gap = yaml.safe_load(asked.output)
     assert (gap["id"], gap["state"]) == ("g-1", "open")
 
 
@@ -323,10 +333,10 @@ def test_a_mutation_over_the_admin_listener_takes_the_token_along(sidecar: Sidec
 
 def test_a_refusal_is_one_line_with_its_name(sidecar: Sidecar) -> None:
     """Exit 1."""
-    result = invoke("gaps", "show", "g-9", env=sidecar.env)
+    result = invoke("gaps", "show", "g-9", *sidecar.api, env=sidecar.env)
     assert (result.exit_code, result.stderr.partition(":")[0]) == (1, "gap-unknown")
     sidecar.desk.kept_gaps = Refusal(Refused.STORE_UNAVAILABLE, "ask again", 1)
-    result = invoke("gaps", "list", env=sidecar.env)
+    result = invoke("gaps", "list", *sidecar.api, env=sidecar.env)
     assert (result.exit_code, result.stderr) == (1, "store-unavailable: ask again\n")
 
 

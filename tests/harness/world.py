@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import redis
+from click.testing import CliRunner, Result
 from confluent_kafka import KafkaException
 
+from sidecar.cli import main
 from tests.benches.kafka import KafkaBroker
 from tests.benches.names import Names
 from tests.benches.redis import Valkey
@@ -141,6 +143,25 @@ class World:
             next_ = api.applied(page, committed=True).next
             left -= len(page.records)
         return next_
+
+    # People
+
+    def environ(self, **settings: object) -> dict[str, str]:
+        """What a person's shell has, who runs the command beside this group's sidecars."""
+        given: dict[str, object] = {
+            "KAFKA__BOOTSTRAP_SERVERS": self.kafka.bootstrap,
+            "KAFKA__GROUP_ID": self.group,
+            "KAFKA__TOPICS": ",".join(self.topics),
+            "REDIS__URL": self.valkey.url,
+            "REDIS__KEY_PREFIX": self.prefix,
+            **settings,
+        }
+        return {f"CURSOR_SIDECAR_{name}": str(value) for name, value in given.items()}
+
+    def command(self, *arguments: str, **settings: object) -> Result:
+        """The command line, in this process."""
+        env = self.environ(**settings)
+        return CliRunner().invoke(main, arguments, env=env, catch_exceptions=False)
 
     # What is recorded of it
 

@@ -11,18 +11,6 @@ from sidecar.standalone import mended_by, standalone
 from tests.harness.world import World
 
 
-def environ(world: World, **settings: object) -> dict[str, str]:
-    given = {
-        "KAFKA__BOOTSTRAP_SERVERS": world.kafka.bootstrap,
-        "KAFKA__GROUP_ID": world.group,
-        "KAFKA__TOPICS": ",".join(world.topics),
-        "REDIS__URL": world.valkey.url,
-        "REDIS__KEY_PREFIX": world.prefix,
-        **settings,
-    }
-    return {f"CURSOR_SIDECAR_{name}": str(value) for name, value in given.items()}
-
-
 @pytest.mark.kafka
 async def test_a_desk_sees_what_the_sidecar_sees_beside_it_and_without_it(world: World) -> None:
     """The same evidence and verdict while a member lives and after it has gone; it joins nothing,
@@ -33,7 +21,7 @@ async def test_a_desk_sees_what_the_sidecar_sees_beside_it_and_without_it(world:
     assert world.apply(sidecar, topic, 4) == 4
     sidecar.await_partition(topic, 1, state="delivering")
     first, second = Partition(topic, 0), Partition(topic, 1)
-    async with standalone(load(environ=environ(world))) as desk:
+    async with standalone(load(environ=world.environ())) as desk:
         assert await desk.partitions() == Known((first, second))
         members = await desk.group_members()
         assert isinstance(members, Known)
@@ -63,7 +51,7 @@ async def test_a_group_without_members_takes_a_commit_and_one_with_members_does_
     topic = world.topic()
     world.produce(topic, 10)
     partition = Partition(topic, 0)
-    async with standalone(load(environ=environ(world))) as desk:
+    async with standalone(load(environ=world.environ())) as desk:
         empty = await desk.group_members()
         assert isinstance(empty, Known)
         assert empty.value.members == ()
