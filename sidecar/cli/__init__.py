@@ -19,6 +19,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("sidecar.cli.run", "Be the sidecar: join the group, hand out pages, keep the cursor."),
     "drain": ("sidecar.cli.drain", "Tell a running sidecar to stop fetching and flush."),
     "status": ("sidecar.cli.status", "Show where a group stands, partition by partition."),
+    "explain": ("sidecar.cli.explain", "Explain where a partition stands, and what may be done."),
     "gaps": ("sidecar.cli.gaps", "List, show, acknowledge and resolve gaps."),
     "config": ("sidecar.cli.config", "Show the effective settings, their schema or reference."),
     "openapi": ("sidecar.cli.openapi", "Print the OpenAPI document of the HTTP API."),

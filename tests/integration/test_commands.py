@@ -1,11 +1,12 @@
 """What people run, on real servers: with no sidecar, and beside a live one."""
 
 import json
+from typing import Any
 
 import pytest
 import yaml
 
-from tests.harness.world import World
+from tests.harness.world import World, values
 
 pytestmark = pytest.mark.kafka
 
@@ -64,3 +65,112 @@ def test_a_gap_is_listed_and_shown_with_no_sidecar(world: World) -> None:
     assert (second["state"], second["reason"], second["gap"]) == ("gap", "retention_loss", None)
     assert "[10, 20)" in first["detail"]
     assert "5 offsets from 10 on are gone" in second["detail"]
+
+
+def explained(world: World, topic: str, partition: int = 0, **settings: object) -> dict[str, Any]:
+    shown = world.command("explain", topic, str(partition), "-o", "json", **settings)
+    assert shown.exit_code == 0
+    answer: dict[str, Any] = json.loads(shown.output)
+    return answer
+
+
+def marks(answer: dict[str, Any], line: int = 0) -> dict[str, int]:
+    found = answer["lines"][line]["marks"]
+    return {name: mark["offset"] for mark in found for name in mark["names"]}
+
+
+def test_a_healthy_partition_is_explained_beside_its_sidecar_and_without_it(world: World) -> None:
+    """The line in order with its numbers, the verdict, nothing to do while somebody has it; and
+    what to start when nobody has."""
+    topic = world.topic()
+    world.produce(topic, 100)
+    sidecar = world.sidecar()
+    assert world.apply(sidecar, topic, 80) == 80
+    beside = explained(world, topic)
+    assert (beside["verdict"], beside["next"]) == ("resume", [])
+    assert beside["member"]["id"] == sidecar.api().status().member
+    sidecar.terminate()
+    alone = explained(world, topic)
+    line = {"log_start": 0, "anchor": 16, "applied": 79, "next": 80, "committed": 80}
+    assert marks(alone) == {**line, "baseline": 0, "log_end": 100}
+    offsets = [mark["offset"] for mark in alone["lines"][0]["marks"]]
+    assert offsets == sorted(offsets)
+    assert (alone["verdict"], alone["member"]) == ("resume", None)
+    (step,) = alone["next"]
+    assert step["command"] == "cursor-sidecar run"
+    assert alone["audit"][-1]["what"].startswith("claimed")
+    shown = world.command("explain", topic, "0").output
+    for text in ("16 ┼ anchor", "80 ┼ next, committed", "not yet applied: 20", "resume"):
+        assert text in shown
+
+
+def test_a_gap_is_explained_with_what_may_be_done_about_it(world: World) -> None:
+    """Before a sidecar saw it, open, and acknowledged: the interval on the line, and only those
+    resolutions that would be taken now, with the offset they lead to."""
+    topic = world.topic()
+    world.produce(topic, 50)
+    sidecar = world.sidecar()
+    assert world.apply(sidecar, topic, 10) == 10
+    sidecar.terminate()
+    world.outside.delete_records(topic, 0, 30)
+    unseen = explained(world, topic)
+    assert (unseen["verdict"], unseen["gap"]) == ("retention_loss", None)
+    assert marks(unseen).items() >= {"gap_first": 10, "gap_end": 30, "log_start": 30}.items()
+    assert [step["command"] for step in unseen["next"]] == ["cursor-sidecar run"]
+    sidecar.start()
+    gap = sidecar.await_gap(topic)
+    seen = explained(world, topic)
+    assert seen["gap"]["id"] == gap.id
+    (stretch,) = [m for m in seen["lines"][0]["marks"] if m["then"] == "gap"]
+    assert stretch["offset"] == 10
+    typed = {step["command"]: step["leads_to"] for step in seen["next"]}
+    who = "--by WHO --why TEXT --execute"
+    accept = f"cursor-sidecar gaps resolve {gap.id} --resolution accepted {who}"
+    assert typed[accept] == "reading goes on at 30"
+    backfill = f"gaps resolve {gap.id} --resolution backfilled --resume-at 30 {who}"
+    assert f"cursor-sidecar {backfill}" in typed
+    assert not any("retracted" in one or "ignored" in one for one in typed)
+    sidecar.api().acknowledge(gap.id)
+    assert not any("gaps ack" in step["command"] for step in explained(world, topic)["next"])
+    resolved = sidecar.api().resolve(gap.id, "accepted")
+    assert resolved.state == "resolved"
+    sidecar.await_partition(topic, state="delivering")
+    assert explained(world, topic)["verdict"] in ("resume", "resume_at_boundary", "commit_behind")
+    assert "not known to be covered: 20" not in world.command("explain", topic, "0").output
+
+
+def test_a_hold_is_explained_with_its_answers(world: World) -> None:
+    """A checkpoint of another scope: why, and the answer that lets it pass. And a topic that was
+    created again: the earlier offsets and the new log are never on one line."""
+    topic = world.topic()
+    world.produce(topic, 20)
+    sidecar = world.sidecar()
+    assert world.apply(sidecar, topic, 10) == 10
+    sidecar.terminate()
+    held = explained(world, topic, KAFKA__ISOLATION_LEVEL="read_uncommitted")
+    assert (held["partition"]["state"], held["verdict"]) == ("held", "scope_changed")
+    assert "read_committed" in held["why"]
+    (step,) = held["next"]
+    assert step["command"].startswith("cursor-sidecar holds answer ID accept ")
+    world.outside.delete(topic)
+    world.outside.create(topic, 1)
+    world.outside.produce(topic, values(5))
+    again = explained(world, topic)
+    assert again["verdict"] == "topic_recreated"
+    assert "log_end" not in marks(again)
+    assert marks(again, 1).items() >= {"log_start": 0, "log_end": 5}.items()
+
+
+def test_what_cannot_be_asked_is_explained_too(world: World) -> None:
+    """No broker: unavailable, what the store knows, and what to look at."""
+    topic = world.topic()
+    world.produce(topic, 20)
+    sidecar = world.sidecar()
+    assert world.apply(sidecar, topic, 10) == 10
+    sidecar.terminate()
+    shown = world.command(
+        *("explain", topic, "0", "--timeout", "0.5"), KAFKA__BOOTSTRAP_SERVERS="127.0.0.1:1"
+    )
+    assert shown.exit_code == 0
+    for text in ("unavailable", "KAFKA__BOOTSTRAP_SERVERS", "┼ next"):
+        assert text in shown.output
