@@ -22,7 +22,16 @@ from contextlib import asynccontextmanager, suppress
 
 from sidecar.core.checkpoint import Audit, Registry
 from sidecar.core.evidence import Cue, Evidence
-from sidecar.core.faults import Answer, Component, Fault, FaultKind, Known, Reading, Unreadable
+from sidecar.core.faults import (
+    Absent,
+    Answer,
+    Component,
+    Fault,
+    FaultKind,
+    Known,
+    Reading,
+    Unreadable,
+)
 from sidecar.core.gap import Gap
 from sidecar.core.types import Partition
 from sidecar.errors import SettingFault, SettingsError
@@ -61,6 +70,15 @@ class Standalone:
 
     async def registry(self) -> Reading[Registry]:
         return await self.store.registry(self.group)
+
+    async def registry_or_none(self) -> Answer[Registry | None]:
+        match await self.registry():
+            case Known(registry):
+                return Known(registry)
+            case Absent():
+                return Known(None)
+            case Unreadable() as unread:
+                return unread
 
     async def gaps(self) -> Answer[Sequence[Gap]]:
         return await self.store.gaps(self.group)

@@ -21,6 +21,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "status": ("sidecar.cli.status", "Show where a group stands, partition by partition."),
     "explain": ("sidecar.cli.explain", "Explain where a partition stands, and what may be done."),
     "gaps": ("sidecar.cli.gaps", "List, show, acknowledge and resolve gaps."),
+    "forget": ("sidecar.cli.forget", "Remove what is kept of a retired topic or group."),
     "config": ("sidecar.cli.config", "Show the effective settings, their schema or reference."),
     "openapi": ("sidecar.cli.openapi", "Print the OpenAPI document of the HTTP API."),
     "demo": ("sidecar.cli.demo", "Tell the story of a broken cursor, with nothing to start."),

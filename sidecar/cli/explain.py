@@ -231,7 +231,10 @@ def _next(
             yield Next("cursor-sidecar doctor", f"what does not answer; look at {mended_by(fault)}")
             if verdict is Verdict.TOPIC_UNKNOWN or fault.kind.value == "topic_unknown":
                 topic = evidence.partition.topic
-                yield Next(_typed("forget", "--topic", topic), "dry run: if the topic is retired")
+                yield Next(
+                    _typed("forget", "--topic", topic, *WHO_AND_WHY[:4]),
+                    "dry run: if the topic is retired",
+                )
         case Enrol():
             if not owned:
                 yield run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sidecar.core.checkpoint import Install, Installed, InstallResult, Lost
+from sidecar.core.checkpoint import Expected, Install, Installed, InstallResult, Lost
 from sidecar.core.faults import Component, Fault, FaultKind
 from sidecar.errors import InvariantBroken
 from sidecar.store import formats
@@ -23,18 +23,7 @@ def install_words(
     new, expected = install.checkpoint, install.expected
     token = new.token
     _check_install(install)
-    words: list[str | bytes | int]
-    if expected is None:
-        words = [install.attempt, "", "", "", ""]
-    else:
-        old = expected.token
-        words = [
-            install.attempt,
-            old.next,
-            "" if old.epoch is None else old.epoch,
-            expected.generation,
-            expected.owner,
-        ]
+    words: list[str | bytes | int] = [install.attempt, *expected_words(expected)]
     words += (
         token.next,
         "" if token.epoch is None else token.epoch,
@@ -63,6 +52,15 @@ def install_words(
     for entry in install.audit:
         words.append(formats.encode_audit(entry))
     return words
+
+
+def expected_words(expected: Expected | None) -> tuple[str | int, ...]:
+    """What must stand there: next, epoch, generation, owner; all '' for nothing."""
+    if expected is None:
+        return ("", "", "", "")
+    token = expected.token
+    epoch = "" if token.epoch is None else token.epoch
+    return (token.next, epoch, expected.generation, expected.owner)
 
 
 def install_result(reply: Reply) -> InstallResult:

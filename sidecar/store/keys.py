@@ -8,6 +8,7 @@
     PREFIX:{GROUP/TOPIC/INDEX}:history      list     the newest attempts
     PREFIX:{GROUP}:registry                 hash     what is known of the group as a whole
     PREFIX:{GROUP}:partitions               set      which partitions have keys
+    PREFIX:{GROUP}:audit                    stream   who did what to the group as a whole
     PREFIX:groups                           set      which groups have a registry
 
 What stands in braces is the hash tag: in Redis Cluster all keys of one partition live in one slot,
@@ -69,6 +70,7 @@ class PartitionKeys:
 class GroupKeys:
     registry: bytes
     partitions: bytes
+    audit: bytes
 
 
 @lru_cache(maxsize=16_384)
@@ -81,7 +83,7 @@ def partition_keys(prefix: str, group: GroupId, partition: Partition) -> Partiti
 @lru_cache(maxsize=256)
 def group_keys(prefix: str, group: GroupId) -> GroupKeys:
     tag = f"{prefix}:{{{escape(group)}}}:"
-    return GroupKeys((tag + "registry").encode(), (tag + "partitions").encode())
+    return GroupKeys(*((tag + name).encode() for name in ("registry", "partitions", "audit")))
 
 
 def groups_key(prefix: str) -> bytes:

@@ -24,6 +24,7 @@ from sidecar.core.checkpoint import (
     Ambiguous,
     Audit,
     Checkpoint,
+    Expected,
     Install,
     InstallResult,
     Memory,
@@ -64,7 +65,14 @@ from sidecar.store.gaps import (
     encode_additions,
     merge_gap,
 )
-from sidecar.store.installs import code_of, denied, install_result, install_words, shown
+from sidecar.store.installs import (
+    code_of,
+    denied,
+    expected_words,
+    install_result,
+    install_words,
+    shown,
+)
 from sidecar.store.keys import (
     PartitionKeys,
     checked_prefix,
@@ -276,14 +284,9 @@ class RedisStore(CheckpointStore):
             return Unreadable(unreadable(error))
 
     async def gaps(self, group: GroupId) -> Answer[Sequence[Gap]]:
-        group_key = group_keys(self._prefix, group)
-        packed = pack("SMEMBERS", group_key.partitions) + pack("HGETALL", group_key.registry)
         try:
-            listed, fields = map(_checked, await self._client.call(group_key.registry, packed, 2))
-            partitions = {parse_partition_field(formats.text(p, "a partition")) for p in listed}
-            if fields:
-                partitions |= partitions_of(decode_registry(group, _pairs(fields)))
-            keys = [partition_keys(self._prefix, group, p).gaps for p in sorted(partitions)]
+            partitions = await self._partitions(group)
+            keys = [partition_keys(self._prefix, group, p).gaps for p in partitions]
             found: list[Gap] = []
             for reply in await self._many([(key, pack("HGETALL", key)) for key in keys]):
                 found += _gaps(_pairs(_checked(reply)))
@@ -307,9 +310,90 @@ class RedisStore(CheckpointStore):
         except ValueError as error:  # what cannot be read is one, too
             return Unreadable(unreadable(error))
 
+    async def partitions(self, group: GroupId) -> Answer[Sequence[Partition]]:
+        """Every partition of the group that has keys, or a place in its registry."""
+        try:
+            return Known(await self._partitions(group))
+        except StoreFailed as failure:
+            return Unreadable(failure.fault)
+        except ValueError as error:  # what cannot be read is one, too
+            return Unreadable(unreadable(error))
+
+    async def forget_partition(
+        self, group: GroupId, partition: Partition, expected: Expected | None
+    ) -> Answer[bool]:
+        """Removes all that is kept of it. False: the checkpoint is another than `expected`."""
+        keys = partition_keys(self._prefix, group, partition)
+        names = (
+            *(keys.checkpoint, keys.receipts, keys.ahead, keys.gaps, keys.audit, keys.history),
+        )
+        try:
+            reply = await self._run(scripts.FORGET_PARTITION, names, expected_words(expected))
+            match code_of(reply):
+                case Code.INSTALLED:
+                    self._listed.discard(keys.checkpoint)
+                    return Known(True)
+                case Code.LOST:
+                    return Known(False)
+                case Code.DENIED:
+                    raise denied(reply)
+                case Code.FORMAT_NEWER:
+                    raise NewerFormat(f"the checkpoint is written in format {shown(reply[1])}")
+                case _:
+                    raise Malformed("there is a checkpoint without a generation")
+        except StoreFailed as failure:
+            return Unreadable(failure.fault)
+        except _UNREADABLE as error:
+            return Unreadable(unreadable(error))
+
+    async def forget_topics(
+        self, group: GroupId, store: StoreId, topics: Collection[str], audit: Audit
+    ) -> Answer[bool]:
+        """Takes them out of the registry. False: the registry is another than `store`'s."""
+        names = [escape(topic) for topic in topics]
+        return await self._forget(group, [store, formats.encode_audit(audit), *names])
+
+    async def forget_group(self, group: GroupId, store: StoreId | None) -> Answer[bool]:
+        """Removes the registry and all that is kept of the group as a whole. False: as above.
+        `store` None: there is no registry any more, only the group's place in the list."""
+        answer = Known(True) if store is None else await self._forget(group, (store, ""))
+        if answer == Known(True):
+            key = groups_key(self._prefix)
+            try:
+                (reply,) = await self._client.call(key, pack("SREM", key, escape(group)))
+                _checked(reply)
+            except StoreFailed as failure:
+                return Unreadable(failure.fault)
+        return answer
+
+    async def _forget(self, group: GroupId, words: Sequence[str | bytes | int]) -> Answer[bool]:
+        keys = group_keys(self._prefix, group)
+        try:
+            names = (keys.registry, keys.partitions, keys.audit)
+            reply = await self._run(scripts.FORGET_TOPICS, names, words)
+            match code_of(reply):
+                case Code.INSTALLED:
+                    return Known(True)
+                case Code.LOST:
+                    return Known(False)
+                case Code.DENIED:
+                    raise denied(reply)
+                case _:
+                    raise NewerFormat(f"the registry is written in format {shown(reply[1])}")
+        except StoreFailed as failure:
+            return Unreadable(failure.fault)
+        except _UNREADABLE as error:
+            return Unreadable(unreadable(error))
+
+    async def group_audit(self, group: GroupId) -> Answer[Sequence[Audit]]:
+        """Who did what to the group as a whole, the newest last."""
+        return await self._audit(group_keys(self._prefix, group).audit)
+
     async def audit(self, group: GroupId, partition: Partition) -> Answer[Sequence[Audit]]:
         """Who did what: the newest thousand entries, the newest last."""
-        key = partition_keys(self._prefix, group, partition).audit
+        return await self._audit(partition_keys(self._prefix, group, partition).audit)
+
+    async def _audit(self, key: bytes) -> Answer[Sequence[Audit]]:
         try:
             (reply,) = await self._client.call(key, pack("XRANGE", key, "-", "+"))
             return Known([formats.decode_audit(entry[1][1]) for entry in _checked(reply)])
@@ -385,6 +469,15 @@ class RedisStore(CheckpointStore):
             return Unreadable(unreadable(error))
 
     # --- inside -----------------------------------------------------------------------------------
+
+    async def _partitions(self, group: GroupId) -> list[Partition]:
+        keys = group_keys(self._prefix, group)
+        packed = pack("SMEMBERS", keys.partitions) + pack("HGETALL", keys.registry)
+        listed, fields = map(_checked, await self._client.call(keys.registry, packed, 2))
+        found = {parse_partition_field(formats.text(p, "a partition")) for p in listed}
+        if fields:
+            found |= partitions_of(decode_registry(group, _pairs(fields)))
+        return sorted(found)
 
     async def _add(self, key: bytes, member: str) -> None:
         """To a list of what has keys, before it has any: so it is found without a SCAN."""

@@ -50,5 +50,10 @@ MEMORY = _load("memory", 2)
 UPDATE_GAP = _load("update-gap", 2)
 CREATE_REGISTRY = _load("create-registry", 1)
 REGISTER = _load("register", 1)
+FORGET_PARTITION = _load("forget-partition", 6)
+FORGET_TOPICS = _load("forget-topics", 3)
 
-ALL = (INSTALL, READ, MEMORY, UPDATE_GAP, CREATE_REGISTRY, REGISTER)
+ALL = (
+    *(INSTALL, READ, MEMORY, UPDATE_GAP, CREATE_REGISTRY, REGISTER),
+    *(FORGET_PARTITION, FORGET_TOPICS),
+)

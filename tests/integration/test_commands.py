@@ -174,3 +174,64 @@ def test_what_cannot_be_asked_is_explained_too(world: World) -> None:
     assert shown.exit_code == 0
     for text in ("unavailable", "KAFKA__BOOTSTRAP_SERVERS", "┼ next"):
         assert text in shown.output
+
+
+REASON = ("--by", "on-call", "--why", "retired")
+
+
+def test_a_retired_topic_is_forgotten_and_nothing_else(world: World) -> None:
+    """Refused while a member has it, and for an undecided gap; a dry run changes nothing; executed,
+    no key of the topic is left, the other topic goes on, and the group's audit says who and why."""
+    retired, kept = world.topic(2), world.topic()
+    world.produce(retired, 30)
+    world.produce(kept, 30)
+    sidecar = world.sidecar()
+    assert world.apply(sidecar, retired, 10) == 10
+    assert world.apply(sidecar, kept, 10) == 10
+    sidecar.terminate()
+    world.outside.delete_records(retired, 0, 20)
+    sidecar.start()
+    gap = sidecar.await_gap(retired)
+    forget = ("forget", "--topic", retired, *REASON)
+    held = world.command(*forget, "--even-with-open-gaps", "--execute")
+    assert (held.exit_code, "1 member of the group" in held.stderr) == (1, True)
+    sidecar.terminate()
+    refused = world.command(*forget, "--execute")
+    assert (refused.exit_code, gap.id in refused.stderr) == (1, True)
+    store: Any = world.valkey.client()
+    before = sorted(store.keys(f"{world.prefix}:*"))
+    dry = world.command(*forget, "--even-with-open-gaps")
+    assert f"{retired}/0: applied 9, generation" in dry.output
+    assert "Dry run" in dry.output
+    assert sorted(store.keys(f"{world.prefix}:*")) == before
+    done = world.command(*forget, "--even-with-open-gaps", "--execute", "-o", "json")
+    assert done.exit_code == 0
+    body = json.loads(done.output)
+    assert (body["executed"], [one["id"] for one in body["gaps"]]) == (True, [gap.id])
+    left = store.keys(f"{world.prefix}:*")
+    assert not any(retired in key for key in left)
+    registry = store.hgetall(f"{world.prefix}:{{{world.group}}}:registry")
+    assert not any(retired in field for field in registry)
+    assert f"topic:{kept}" in registry
+    ((_, entry),) = store.xrange(f"{world.prefix}:{{{world.group}}}:audit")
+    assert json.loads(entry["j"])["by"] == "on-call"
+    again = world.command(*forget, "--execute")
+    assert (again.exit_code, "keeps nothing" in again.output) == (0, True)
+    sidecar = world.sidecar([kept])
+    assert world.apply(sidecar, kept, 20) == 30
+
+
+def test_a_retired_group_is_forgotten_whole(world: World) -> None:
+    """Refused while it has members; then nothing of it is left, and running again is done."""
+    topic = world.topic(2)
+    world.produce(topic, 10)
+    sidecar = world.sidecar()
+    assert world.apply(sidecar, topic, 10) == 10
+    forget = ("forget", "--whole-group", *REASON, "--execute")
+    assert world.command(*forget).exit_code == 1
+    sidecar.terminate()
+    assert world.command(*forget).exit_code == 0
+    store: Any = world.valkey.client()
+    assert store.keys(f"{world.prefix}:*") == []
+    assert world.command(*forget).exit_code == 0
+    assert world.command("forget", *REASON).exit_code == 2
