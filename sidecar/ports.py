@@ -25,6 +25,7 @@ from sidecar.core.facts import Fact
 from sidecar.core.faults import Answer, Fault, Reading
 from sidecar.core.forecast import Retention, Stamp
 from sidecar.core.gap import Gap
+from sidecar.core.request import Request
 from sidecar.core.types import (
     ClusterId,
     GapId,
@@ -32,6 +33,7 @@ from sidecar.core.types import (
     HoldId,
     LeaderEpoch,
     Offset,
+    OwnerId,
     PageId,
     Partition,
     Record,
@@ -303,6 +305,24 @@ class CheckpointStore(Protocol):
     async def update_gap(self, gap: Gap, *, was: Gap) -> Answer[Gap | None]:
         """Acknowledge or fence: compares id, reason, incarnation and state (never `end`), raises
         no generation, keeps the owner. None: the gap is another by now."""
+        ...
+
+    async def requests(
+        self, group: GroupId, partitions: Collection[Partition]
+    ) -> Mapping[Partition, Answer[Sequence[Request]]]:
+        """Those that are kept, the oldest first; pending ones are never dropped."""
+        ...
+
+    async def leave(self, request: Request) -> Answer[Request]:
+        """Beside the partition, for whoever is or becomes its owner; answers what stands under its
+        id, so that it may be sent twice. Needs no checkpoint, raises no generation and keeps the
+        owner, whose mark counts it. `REFUSED` when too many pend."""
+        ...
+
+    async def answer_request(self, request: Request, *, owner: OwnerId | None) -> Answer[Request]:
+        """An answer that changes no checkpoint, from the one whose mark `owner` is (None: there is
+        no checkpoint). Answered once: what stands is given back. `REFUSED` when somebody else is
+        the owner. An answer that comes with a change is part of its `install`."""
         ...
 
     async def close(self) -> None: ...

@@ -72,6 +72,8 @@ TITLES: dict[Misuse | Refused, str] = {
     Refused.UNVERIFIED: "The overlap is being verified again; send the same report again",
     Refused.DRAINING: "The sidecar is draining",
     Refused.BUSY: "Too many requests are waiting",
+    Refused.REQUEST_PENDING: "Recorded, and nobody has executed it yet",
+    Refused.REQUEST_REFUSED: "The owner of the partition refused it",
 }
 
 

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from sidecar.core.faults import Fault
 from sidecar.core.gap import Gap
+from sidecar.core.request import Request, RequestState
 from sidecar.core.types import (
     AttemptId,
     ClusterId,
@@ -27,6 +28,7 @@ from sidecar.core.types import (
     GroupId,
     Interval,
     IsolationLevel,
+    Json,
     Lineage,
     Offset,
     Outcome,
@@ -163,6 +165,21 @@ class Audit:
     fields: Fields = field(default_factory=dict)
 
 
+def audit_of(request: Request) -> Audit:
+    """What is written down of a request: when it is left, and when it is answered."""
+    named: dict[str, Json] = {"request": request.id}
+    if request.target:
+        named["target"] = request.target
+    if request.pending:
+        asked = {**named, **request.arguments}
+        return Audit(request.at, f"asked: {request.kind}", request.by, request.why, asked)
+    if request.code:
+        named["code"] = request.code
+    done = "done" if request.state is RequestState.DONE else "refused"
+    at = request.at if request.settled_at is None else request.settled_at
+    return Audit(at, f"{done}: {request.kind}", request.by, request.detail, named)
+
+
 @dataclass(frozen=True, slots=True)
 class Install:
     """One compare-and-swap: `checkpoint` replaces what matches `expected` (None: nothing stands).
@@ -170,8 +187,9 @@ class Install:
     `generation` of `checkpoint` must exceed the expected one. `receipts` are appended, or, with
     `receipts_replaced`, stand in place of all that were kept (a lineage that went back).
     `ahead` are receipts beyond the applied position, added; `ahead_done` are offsets taken out of
-    there. `gaps` are written whole, by id. `body` says that more than token, generation, owner
-    and horizon changed. `attempt` is remembered, so that a lost answer can be looked up.
+    there. `gaps` are written whole, by id, and so are `requests` that this answers. `body` says
+    that more than token, generation, owner and horizon changed. `attempt` is remembered, so that a
+    lost answer can be looked up.
     """
 
     expected: Expected | None
@@ -183,6 +201,7 @@ class Install:
     ahead_done: Sequence[Offset] = ()
     gaps: Sequence[Gap] = ()
     audit: Sequence[Audit] = ()
+    requests: Sequence[Request] = ()
     body: bool = True
 
 

@@ -106,6 +106,8 @@ class Refused(StrEnum):
     UNVERIFIED = "verification-pending"
     DRAINING = "draining"
     BUSY = "busy"
+    REQUEST_PENDING = "request-pending"
+    REQUEST_REFUSED = "request-refused"
 
     @property
     def status(self) -> int:
@@ -127,6 +129,8 @@ _STATUS: Mapping[Refused, int] = {
     Refused.UNVERIFIED: 503,
     Refused.DRAINING: 503,
     Refused.BUSY: 503,
+    Refused.REQUEST_PENDING: 503,
+    Refused.REQUEST_REFUSED: 422,
 }
 
 

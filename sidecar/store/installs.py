@@ -13,6 +13,7 @@ from sidecar.store.faults import StoreFailed, refused
 from sidecar.store.formats import EXACT_MAX
 from sidecar.store.gaps import encode_gap
 from sidecar.store.receipts import Malformed, NewerFormat, encode_ahead, encode_run
+from sidecar.store.requests import encode_request
 from sidecar.store.scripts import Code
 
 
@@ -51,6 +52,9 @@ def install_words(
     words.append(len(install.audit))
     for entry in install.audit:
         words.append(formats.encode_audit(entry))
+    words.append(len(install.requests))
+    for request in install.requests:
+        words += (request.id, encode_request(request))
     return words
 
 
@@ -76,12 +80,12 @@ def install_result(reply: Reply) -> InstallResult:
         case Code.DENIED:
             raise denied(reply)
         case Code.MISPLACED:
-            raise refused("WRONGTYPE", f"{shown(reply[1])} holds a {shown(reply[2])}")
+            raise misplaced(reply)
         case Code.DISORDERED:
             raise refused(
                 "DISORDERED", f"receipts do not follow upon those kept ({shown(reply[1])})"
             )
-        case Code.CHANGED | Code.STANDS:
+        case Code.CHANGED | Code.STANDS | Code.FULL:
             raise InvariantBroken("script_codes", f"install answered {reply!r}")
 
 
@@ -99,6 +103,10 @@ def _check_install(install: Install) -> None:
         last = run.offsets[-1]
     if max(new.token.next, new.generation, new.horizon, last) > EXACT_MAX:
         raise refused("TOO_LARGE", f"offsets and generations end at {EXACT_MAX}")
+
+
+def misplaced(reply: Reply) -> StoreFailed:
+    return refused("WRONGTYPE", f"{shown(reply[1])} holds a {shown(reply[2])}")
 
 
 def denied(reply: Reply) -> StoreFailed:

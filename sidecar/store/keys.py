@@ -6,6 +6,7 @@
     PREFIX:{GROUP/TOPIC/INDEX}:gaps         hash     gaps by id, and what people added to them
     PREFIX:{GROUP/TOPIC/INDEX}:audit        stream   who did what, the newest thousand
     PREFIX:{GROUP/TOPIC/INDEX}:history      list     the newest attempts
+    PREFIX:{GROUP/TOPIC/INDEX}:requests     hash     what people ask for, by id, and the answers
     PREFIX:{GROUP}:registry                 hash     what is known of the group as a whole
     PREFIX:{GROUP}:partitions               set      which partitions have keys
     PREFIX:{GROUP}:audit                    stream   who did what to the group as a whole
@@ -64,6 +65,7 @@ class PartitionKeys:
     gaps: bytes
     audit: bytes
     history: bytes
+    requests: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class GroupKeys:
 @lru_cache(maxsize=16_384)
 def partition_keys(prefix: str, group: GroupId, partition: Partition) -> PartitionKeys:
     tag = f"{prefix}:{{{escape(group)}/{partition_field(partition)}}}:"
-    names = ("checkpoint", "receipts", "ahead", "gaps", "audit", "history")
+    names = ("checkpoint", "receipts", "ahead", "gaps", "audit", "history", "requests")
     return PartitionKeys(*((tag + name).encode() for name in names))
 
 

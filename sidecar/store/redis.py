@@ -33,6 +33,7 @@ from sidecar.core.checkpoint import (
     ReceiptRun,
     RegisteredTopic,
     Registry,
+    audit_of,
 )
 from sidecar.core.evidence import Stored
 from sidecar.core.faults import (
@@ -44,6 +45,7 @@ from sidecar.core.faults import (
     Unreadable,
 )
 from sidecar.core.gap import Gap
+from sidecar.core.request import KEPT_MAX, PENDING_MAX, Request
 from sidecar.core.types import (
     Generation,
     GroupId,
@@ -71,6 +73,7 @@ from sidecar.store.installs import (
     expected_words,
     install_result,
     install_words,
+    misplaced,
     shown,
 )
 from sidecar.store.keys import (
@@ -91,6 +94,7 @@ from sidecar.store.receipts import (
     decode_run,
 )
 from sidecar.store.registries import decode_registry, encode_registry, partitions_of
+from sidecar.store.requests import decode_request, encode_request
 from sidecar.store.scripts import Code, Script
 
 PARTITIONS_AT_ONCE: Final = 500
@@ -296,6 +300,13 @@ class RedisStore(CheckpointStore):
             return Unreadable(unreadable(error))
         return Known(sorted(found, key=_gap_order))
 
+    async def requests(
+        self, group: GroupId, partitions: Collection[Partition]
+    ) -> Mapping[Partition, Answer[Sequence[Request]]]:
+        keys = [(p, partition_keys(self._prefix, group, p).requests) for p in partitions]
+        replies = await self._many([(key, pack("HVALS", key)) for _, key in keys])
+        return {p: _requests(reply) for (p, _), reply in zip(keys, replies, strict=True)}
+
     # --- beside the port, for overseers and commands ----------------------------------------------
 
     async def groups(self) -> Answer[Sequence[GroupId]]:
@@ -404,6 +415,69 @@ class RedisStore(CheckpointStore):
 
     # --- writing ----------------------------------------------------------------------------------
 
+    async def leave(self, request: Request) -> Answer[Request]:
+        keys = partition_keys(self._prefix, request.group, request.partition)
+        try:
+            # First, so that no request is ever without its place in the list.
+            await self._list(keys, request.group, request.partition)
+            reply = await self._run(
+                scripts.LEAVE_REQUEST,
+                (keys.checkpoint, keys.requests, keys.audit),
+                (
+                    request.id,
+                    encode_request(request),
+                    formats.encode_audit(audit_of(request)),
+                    PENDING_MAX,
+                    KEPT_MAX,
+                ),
+            )
+            match code_of(reply):
+                case Code.INSTALLED:
+                    return Known(request)
+                case Code.STANDS:
+                    return Known(decode_request(reply[1]))
+                case Code.FULL:
+                    raise refused(
+                        "FULL", f"{PENDING_MAX} requests of this partition wait for its owner"
+                    )
+                case Code.MISPLACED:
+                    raise misplaced(reply)
+                case _:
+                    raise denied(reply)
+        except StoreFailed as failure:
+            return Unreadable(failure.fault)
+        except _UNREADABLE as error:
+            return Unreadable(unreadable(error))
+
+    async def answer_request(self, request: Request, *, owner: OwnerId | None) -> Answer[Request]:
+        keys = partition_keys(self._prefix, request.group, request.partition)
+        try:
+            reply = await self._run(
+                scripts.ANSWER_REQUEST,
+                (keys.checkpoint, keys.requests, keys.audit),
+                (
+                    request.id,
+                    encode_request(request),
+                    formats.encode_audit(audit_of(request)),
+                    owner or "",
+                ),
+            )
+            match code_of(reply):
+                case Code.INSTALLED:
+                    return Known(request)
+                case Code.STANDS:
+                    return Known(decode_request(reply[1]))
+                case Code.LOST:
+                    raise refused("LOST", "the request is gone, or another owner answers it")
+                case Code.DENIED:
+                    raise denied(reply)
+                case _:
+                    raise Malformed(f"the request {request.id} cannot be read")
+        except StoreFailed as failure:
+            return Unreadable(failure.fault)
+        except _UNREADABLE as error:
+            return Unreadable(unreadable(error))
+
     async def install(self, install: Install) -> InstallResult:
         identity = install.checkpoint.identity
         keys = partition_keys(self._prefix, identity.group, identity.partition)
@@ -412,9 +486,7 @@ class RedisStore(CheckpointStore):
                 install, retained=self._retained, waiting=bool(self._replicas_ack)
             )
             if keys.checkpoint not in self._listed or install.expected is None:
-                listed = group_keys(self._prefix, identity.group).partitions
-                await self._add(listed, partition_field(identity.partition))
-                self._listed.add(keys.checkpoint)
+                await self._list(keys, identity.group, identity.partition)
             reply = await self._run_install(keys, words)
             return install_result(reply)
         except StoreFailed as failure:
@@ -479,6 +551,10 @@ class RedisStore(CheckpointStore):
             found |= partitions_of(decode_registry(group, _pairs(fields)))
         return sorted(found)
 
+    async def _list(self, keys: PartitionKeys, group: GroupId, partition: Partition) -> None:
+        await self._add(group_keys(self._prefix, group).partitions, partition_field(partition))
+        self._listed.add(keys.checkpoint)
+
     async def _add(self, key: bytes, member: str) -> None:
         """To a list of what has keys, before it has any: so it is found without a SCAN."""
         try:
@@ -496,6 +572,7 @@ class RedisStore(CheckpointStore):
             keys.gaps,
             keys.audit,
             keys.history,
+            keys.requests,
         )
         if not self._replicas_ack:
             return await self._run(scripts.INSTALL, names, words)
@@ -596,6 +673,16 @@ def _mark(reply: Reply | StoreFailed) -> Reading[OwnerMark]:
                 formats.number(requests, "requests") if requests is not None else 0,
             )
         )
+    except StoreFailed as failure:
+        return Unreadable(failure.fault)
+    except _UNREADABLE as error:
+        return Unreadable(unreadable(error))
+
+
+def _requests(reply: Reply | StoreFailed) -> Answer[Sequence[Request]]:
+    try:
+        found = [decode_request(raw) for raw in _checked(reply)]
+        return Known(sorted(found, key=lambda request: (request.at, request.id)))
     except StoreFailed as failure:
         return Unreadable(failure.fault)
     except _UNREADABLE as error:

@@ -28,6 +28,7 @@ class Code(IntEnum):
     DISORDERED = 8
     CHANGED = 9
     STANDS = 10
+    FULL = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def _load(name: str, keys: int) -> Script:
     return Script(name, keys, source, digest)
 
 
-INSTALL = _load("install", 6)
+INSTALL = _load("install", 7)
 READ = _load("read", 2)
 MEMORY = _load("memory", 2)
 UPDATE_GAP = _load("update-gap", 2)
@@ -52,8 +53,10 @@ CREATE_REGISTRY = _load("create-registry", 1)
 REGISTER = _load("register", 1)
 FORGET_PARTITION = _load("forget-partition", 6)
 FORGET_TOPICS = _load("forget-topics", 3)
+LEAVE_REQUEST = _load("leave-request", 3)
+ANSWER_REQUEST = _load("answer-request", 3)
 
 ALL = (
     *(INSTALL, READ, MEMORY, UPDATE_GAP, CREATE_REGISTRY, REGISTER),
-    *(FORGET_PARTITION, FORGET_TOPICS),
+    *(FORGET_PARTITION, FORGET_TOPICS, LEAVE_REQUEST, ANSWER_REQUEST),
 )

@@ -17,6 +17,7 @@ from sidecar.core.checkpoint import (
     OwnerMark,
     ReceiptRun,
     RegisteredTopic,
+    audit_of,
 )
 from sidecar.core.evidence import Stored
 from sidecar.core.faults import ABSENT, FaultKind, Known, Unreadable
@@ -30,6 +31,7 @@ from sidecar.core.gap import (
     resolve,
     supersede,
 )
+from sidecar.core.request import KEPT_MAX, PENDING_MAX, Request, RequestId
 from sidecar.core.types import (
     AttemptId,
     Digest,
@@ -47,6 +49,7 @@ from sidecar.core.types import (
     Token,
     TopicId,
 )
+from sidecar.core.views import Refusal, Refused
 from sidecar.errors import InvariantBroken
 from sidecar.ports import CheckpointStore
 from sidecar.store.connect import connect
@@ -65,6 +68,7 @@ from tests.store.values import (
     known,
     promotion,
     registry,
+    request_of,
     run,
 )
 
@@ -609,6 +613,123 @@ async def test_gaps_are_bounded_and_open_ones_are_never_dropped(
     assert len(gaps) == 256
     assert gaps[0] == kept
     assert gaps[1].id == "gap-045"
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+async def asked(store: CheckpointStore, group: GroupId) -> list[Request]:
+    answer = (await store.requests(group, [T0]))[T0]
+    assert isinstance(answer, Known), answer
+    return [*answer.value]
+
+
+async def test_a_request_needs_no_checkpoint(store: AnyStore, group: GroupId) -> None:
+    """A partition that was never claimed can be asked of, too, and still has no checkpoint; the
+    request stands as it was written when the first checkpoint comes."""
+    request = request_of(group)
+    assert await asked(store, group) == []
+    assert await store.leave(request) == Known(request)
+    assert await asked(store, group) == [request]
+    assert await store.read(group, [T0]) == {T0: ABSENT}
+    assert await store.watch(group, [T0]) == {T0: ABSENT}
+    assert await store.install(first(checkpoint(group))) == Installed()
+    assert await asked(store, group) == [request]
+    assert known(await store.audit(group, T0)) == [audit_of(request)]
+
+
+async def test_a_request_raises_no_generation_and_is_counted_for_the_owner(
+    store: CheckpointStore, group: GroupId
+) -> None:
+    at = checkpoint(group)
+    await store.install(first(at))
+    await store.leave(request_of(group))
+    assert await mark(store, group) == OwnerMark(at.generation, at.owner, 1)
+    assert await store.install(promotion(at, 3)) == Installed()
+
+
+async def test_the_same_request_twice_is_left_once(store: AnyStore, group: GroupId) -> None:
+    """Also after it was answered: then its answer is given back."""
+    request = request_of(group)
+    await store.leave(request)
+    assert await store.leave(replace(request, why="another")) == Known(request)
+    answered = request.done("done", at=2000.0)
+    assert await store.answer_request(answered, owner=None) == Known(answered)
+    assert await store.leave(request) == Known(answered)
+    assert known(await store.audit(group, T0)) == [audit_of(request), audit_of(answered)]
+
+
+async def test_pending_requests_are_bounded(store: CheckpointStore, group: GroupId) -> None:
+    """One more is refused and changes nothing; an answer makes room."""
+    requests = [request_of(group, f"r{i:02}", at=float(i)) for i in range(PENDING_MAX)]
+    for request in requests:
+        assert await store.leave(request) == Known(request)
+    full = await store.leave(request_of(group, "more"))
+    assert isinstance(full, Unreadable)
+    assert full.fault.kind is FaultKind.REFUSED
+    assert await asked(store, group) == requests
+    await store.answer_request(requests[3].done("", at=1.0), owner=None)
+    assert await store.leave(request_of(group, "more")) == Known(request_of(group, "more"))
+
+
+async def test_answered_requests_are_bounded_and_the_oldest_go_first(
+    store: CheckpointStore, group: GroupId
+) -> None:
+    waits = request_of(group, "waits", at=0.0)
+    await store.leave(waits)
+    for i in range(KEPT_MAX + 5):
+        one = request_of(group, f"r{i:03}", at=float(i + 1))
+        await store.leave(one)
+        await store.answer_request(one.done("", at=float(i)), owner=None)
+    kept = await asked(store, group)
+    assert len(kept) == KEPT_MAX
+    assert kept[0] == waits
+    assert kept[-1].id == f"r{KEPT_MAX + 4:03}"
+
+
+async def test_a_request_is_answered_once(store: CheckpointStore, group: GroupId) -> None:
+    """Who comes second is given the answer that stands."""
+    at = checkpoint(group)
+    await store.install(first(at))
+    request = request_of(group)
+    await store.leave(request)
+    refused = request.refused(Refusal(Refused.GAP_CHANGED, "another by now"), at=5.0)
+    assert await store.answer_request(refused, owner=at.owner) == Known(refused)
+    assert await store.answer_request(request.done("", at=6.0), owner=at.owner) == Known(refused)
+    assert await asked(store, group) == [refused]
+
+
+async def test_only_the_owner_answers(store: CheckpointStore, group: GroupId) -> None:
+    """One that was displaced, or that believes that nobody ever claimed, changes nothing; nor does
+    an answer to what nobody asked."""
+    at = checkpoint(group, owner="owner-2")
+    request = request_of(group)
+    await store.leave(request)
+    await store.install(first(at))
+    answered = request.done("", at=5.0)
+    for owner in (OwnerId("owner-1"), None):
+        answer = await store.answer_request(answered, owner=owner)
+        assert isinstance(answer, Unreadable)
+        assert answer.fault.kind is FaultKind.REFUSED
+    unasked = replace(answered, id=RequestId("unasked"))
+    assert isinstance(await store.answer_request(unasked, owner=at.owner), Unreadable)
+    assert await asked(store, group) == [request]
+
+
+async def test_an_answer_comes_with_the_change_it_speaks_of_or_not_at_all(
+    store: CheckpointStore, group: GroupId
+) -> None:
+    """Part of the install: with one that loses, the request still pends."""
+    at = checkpoint(group)
+    await store.install(first(at))
+    request = request_of(group)
+    await store.leave(request)
+    answered = request.done("reading goes on at 3", at=5.0)
+    stale = promotion(replace(at, owner=OwnerId("owner-2")), 3)
+    assert await store.install(replace(stale, requests=[answered])) == Lost(at)
+    assert await asked(store, group) == [request]
+    assert await store.install(replace(promotion(at, 3), requests=[answered])) == Installed()
+    assert await asked(store, group) == [answered]
 
 
 # --- registry -------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from sidecar.core.checkpoint import (
     ReceiptRun,
     RegisteredTopic,
     Registry,
+    audit_of,
 )
 from sidecar.core.evidence import Stored
 from sidecar.core.faults import (
@@ -42,6 +43,7 @@ from sidecar.core.faults import (
     Unreadable,
 )
 from sidecar.core.gap import Gap
+from sidecar.core.request import KEPT_MAX, PENDING_MAX, Request, RequestId
 from sidecar.core.types import (
     AttemptId,
     GapId,
@@ -102,6 +104,7 @@ class _Kept:
     additions: dict[GapId, GapAdditions] = field(default_factory=dict)
     audit: list[Audit] = field(default_factory=list)
     history: list[AttemptId] = field(default_factory=list)
+    asked: dict[RequestId, Request] = field(default_factory=dict)
 
     def copy(self) -> _Kept:
         return _Kept(
@@ -115,6 +118,7 @@ class _Kept:
             dict(self.additions),
             list(self.audit),
             list(self.history),
+            dict(self.asked),
         )
 
     def gap(self, gap_id: GapId) -> Gap | None:
@@ -315,6 +319,31 @@ class FakeStore(CheckpointStore):
         updated = self._update_gap(gap, was) if done else None
         return Known(updated) if fault is None else Unreadable(fault)
 
+    async def requests(
+        self, group: GroupId, partitions: Collection[Partition]
+    ) -> Mapping[Partition, Answer[Sequence[Request]]]:
+        if (fault := self._fault("requests")) is not None:
+            return dict.fromkeys(partitions, Unreadable(fault))
+        return {p: Known(self._requests(group, p)) for p in partitions}
+
+    async def leave(self, request: Request) -> Answer[Request]:
+        done, fault = self._ask("leave")
+        stands = self._leave(request) if done else None
+        if fault is not None:
+            return Unreadable(fault)
+        if stands is None:
+            return Unreadable(_refused("FULL", "too many requests wait for the owner"))
+        return Known(stands)
+
+    async def answer_request(self, request: Request, *, owner: OwnerId | None) -> Answer[Request]:
+        done, fault = self._ask("answer_request")
+        stands = self._answer_request(request, owner) if done else None
+        if fault is not None:
+            return Unreadable(fault)
+        if stands is None:
+            return Unreadable(_refused("LOST", "the request is gone, or another owner answers it"))
+        return Known(stands)
+
     async def groups(self) -> Answer[Sequence[GroupId]]:
         fault = self._fault("groups")
         return Known(sorted(self._registries)) if fault is None else Unreadable(fault)
@@ -461,6 +490,8 @@ class FakeStore(CheckpointStore):
         if install.audit:
             kept.audit.extend(install.audit)
             del kept.audit[:-AUDIT_MAX]
+        for request in install.requests:
+            kept.asked[request.id] = request
         kept.history.append(install.attempt)
         if len(kept.history) > HISTORY_MAX:
             del kept.history[0]
@@ -494,6 +525,43 @@ class FakeStore(CheckpointStore):
             elif partition.topic not in stale:
                 kept.setdefault(partition, baseline)
         return replace(standing, topics=merged, baselines=kept)
+
+    def _requests(self, group: GroupId, partition: Partition) -> Sequence[Request]:
+        kept = self._kept.get((group, partition))
+        asked = [] if kept is None else list(kept.asked.values())
+        return sorted(asked, key=lambda request: (request.at, request.id))
+
+    def _leave(self, request: Request) -> Request | None:
+        kept = self._kept.setdefault((request.group, request.partition), _Kept())
+        if request.id in kept.asked:
+            return kept.asked[request.id]
+        if sum(one.pending for one in kept.asked.values()) >= PENDING_MAX:
+            return None
+        settled = sorted(
+            (one.settled_at or 0.0, one.id) for one in kept.asked.values() if not one.pending
+        )
+        kept.asked[request.id] = request
+        for _, old in settled[: max(0, len(kept.asked) - KEPT_MAX)]:
+            del kept.asked[old]
+        kept.audit.append(audit_of(request))
+        del kept.audit[:-AUDIT_MAX]
+        if kept.checkpoint is not None:
+            kept.requests += 1
+        return request
+
+    def _answer_request(self, request: Request, owner: OwnerId | None) -> Request | None:
+        kept = self._kept.get((request.group, request.partition))
+        stands = None if kept is None else kept.asked.get(request.id)
+        if kept is None or stands is None:
+            return None
+        if not stands.pending:
+            return stands
+        if owner != (None if kept.checkpoint is None else kept.checkpoint.owner):
+            return None
+        kept.asked[request.id] = request
+        kept.audit.append(audit_of(request))
+        del kept.audit[:-AUDIT_MAX]
+        return request
 
     def _update_gap(self, gap: Gap, was: Gap) -> Gap | None:
         kept = self._kept.get((gap.group, gap.partition))

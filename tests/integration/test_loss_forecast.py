@@ -62,7 +62,7 @@ def test_a_forecast_of_loss_is_never_late_and_early_by_a_segment_and_a_check_at_
     during = [(low, high) for low, high in told if low <= gone]
     assert max(low for low, _ in during) <= still_there + 0.2, "later than the loss"
     expected = first + APPLIED * STEP_SECONDS + RETENTION_SECONDS
-    for low, high in during:
+    for _low, high in during:
         if high < expected:  # from then on it is zero, and the cleaner may come at any time
             assert expected <= high + 0.1
     early = gone - min(high for _, high in during)

@@ -111,7 +111,7 @@ LOG_QUESTIONS = (
 )
 STORE_QUESTIONS = (
     *("registry", "create_registry", "register", "mark_started", "read", "memory", "install"),
-    *("watch", "gaps", "update_gap"),
+    *("watch", "gaps", "update_gap", "requests", "leave", "answer_request"),
 )
 
 

@@ -24,14 +24,17 @@ PARTITIONS = st.builds(Partition, NAMES, st.integers(0, 2**31))
 
 def all_keys(group: str, partition: Partition) -> list[bytes]:
     keys = partition_keys("p", GroupId(group), partition)
-    return [keys.checkpoint, keys.receipts, keys.ahead, keys.gaps, keys.audit, keys.history]
+    return [
+        *(keys.checkpoint, keys.receipts, keys.ahead, keys.gaps),
+        *(keys.audit, keys.history, keys.requests),
+    ]
 
 
 @given(NAMES, PARTITIONS)
 def test_all_keys_of_a_partition_share_one_slot(group: str, partition: Partition) -> None:
     """Whatever the names are: the hash tag is neither ended early nor empty."""
     keys = all_keys(group, partition)
-    assert len({*keys}) == 6
+    assert len({*keys}) == 7
     assert len({*map(key_slot, keys)}) == 1
     for key in keys:
         assert key.count(b"{") == key.count(b"}") == 1

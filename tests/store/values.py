@@ -16,6 +16,7 @@ from sidecar.core.checkpoint import (
 )
 from sidecar.core.faults import Answer, Known, Reading, T
 from sidecar.core.gap import Gap, GapState
+from sidecar.core.request import Request, RequestId, RequestKind
 from sidecar.core.types import (
     AttemptId,
     ClusterId,
@@ -143,4 +144,20 @@ def known(reading: Reading[T] | Answer[T]) -> T:
 def expected(token_next: int, generation: int, owner: str = "owner-1") -> Expected:
     return Expected(
         Token(Offset(token_next), LeaderEpoch(0)), Generation(generation), OwnerId(owner)
+    )
+
+
+def request_of(
+    group: GroupId, name: str = "request-1", *, at: float = 1000.5, partition: Partition = T0
+) -> Request:
+    return Request(
+        RequestId(name),
+        group,
+        partition,
+        RequestKind.RESOLVE,
+        "gap-1",
+        "on-call",
+        "restored",
+        at,
+        {"resolution": "accepted", "resume_at": 7},
     )

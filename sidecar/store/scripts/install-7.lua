@@ -5,7 +5,7 @@ Everything that could fail is looked at before the first write, because Redis do
 script wrote before it failed: what stands there, the types of the keys, the rights to the commands.
 Out of memory is refused by Redis at the first write, and no more after it.
 
-KEYS  1 checkpoint  2 receipts  3 ahead  4 gaps  5 audit  6 history
+KEYS  1 checkpoint  2 receipts  3 ahead  4 gaps  5 audit  6 history  7 requests
 
 ARGV  1 attempt
       2 next  3 epoch  4 generation  5 owner     what must stand there; all '': nothing must
@@ -18,6 +18,7 @@ ARGV  1 attempt
       . number of offsets no longer ahead, then those
       . number of gaps, then for each: id, JSON
       . number of audit entries, then for each: JSON
+      . number of requests this answers, then for each: id, JSON
    Numbers are decimal, without sign or leading zero; an epoch may be ''.
 
 Answers
@@ -40,8 +41,8 @@ local AUDIT_MAX = 1000
 local GAPS_MAX = 256        -- gaps kept; the oldest that hold nothing go first
 local TRIMS_MAX = 256       -- runs dropped in one call
 
-local checkpoint, receipts, ahead, gaps, audit, history =
-  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local checkpoint, receipts, ahead, gaps, audit, history, requests =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local call = redis.call
 
 local kept = call('HMGET', checkpoint, 'format', 'next', 'epoch', 'generation', 'owner',
@@ -81,6 +82,8 @@ at = done_at + done_n
 local gaps_n, gaps_at = tonumber(ARGV[at]), at + 1
 at = gaps_at + 2 * gaps_n
 local audit_n, audit_at = tonumber(ARGV[at]), at + 1
+at = audit_at + audit_n
+local requests_n, requests_at = tonumber(ARGV[at]), at + 1
 
 -- Nothing below may fail half way.
 local function check(key, kind, ...)
@@ -107,6 +110,9 @@ if not refusal and gaps_n > 0 then
 end
 if not refusal and audit_n > 0 then
   refusal = check(audit, 'stream', {'XADD', audit, '*', '', ''})
+end
+if not refusal and requests_n > 0 then
+  refusal = check(requests, 'hash', {'HSET', requests, '', ''})
 end
 if refusal then return refusal end
 
@@ -187,6 +193,10 @@ end
 
 for i = audit_at, audit_at + audit_n - 1 do
   call('XADD', audit, 'MAXLEN', '~', AUDIT_MAX, '*', 'j', ARGV[i])
+end
+
+for i = requests_at, requests_at + 2 * requests_n - 1, 2 do
+  call('HSET', requests, ARGV[i], ARGV[i + 1])
 end
 
 local entry = ARGV[1] .. ' ' .. ARGV[8] .. ' ' .. ARGV[6] .. ' ' .. ARGV[9]
