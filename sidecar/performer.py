@@ -14,7 +14,7 @@ from typing import TypeAlias, assert_never
 from sidecar.core.checkpoint import Registry
 from sidecar.core.enrolment import Create, GroupEvidence, Register
 from sidecar.core.evidence import Cue, Evidence
-from sidecar.core.faults import Answer, Known
+from sidecar.core.faults import Absent, Answer, Known
 from sidecar.core.policy import Policy
 from sidecar.core.types import Instant, Offset, Partition, StoreId
 from sidecar.engine import messages as m
@@ -28,6 +28,7 @@ Question: TypeAlias = (
     | m.AskRetention
     | m.AskTopics
     | m.AskOwners
+    | m.AnswerRequest
     | m.Commit
     | m.ReadMemory
     | m.GatherGroup
@@ -121,10 +122,11 @@ class Performer:
                 return m.RetentionAnswered(ask, retentions, await self._log.stamps(offsets_))
             case m.AskTopics(ask, names):
                 return m.TopicsAnswered(ask, await self._log.topics(names))
-            case m.AskOwners(ask, partitions):
-                asked_at = self._now().monotonic
-                marks = await self._store.watch(self._group, partitions)
-                return m.OwnersAnswered(ask, marks, asked_at)
+            case m.AskOwners():
+                return await self._watch(question)
+            case m.AnswerRequest(ask, request, owner):
+                answered = await self._store.answer_request(request, owner=owner)
+                return m.RequestAnswered(ask, request, answered)
             case m.Commit(ask, offsets):
                 return m.Committed(ask, await self._fetcher.commit(offsets))
             case m.ReadMemory(ask, partition, receipts_min):
@@ -147,6 +149,19 @@ class Performer:
         result = await self._store.install(question.install)
         return m.InstallAnswered(question.install, result, asked_at)
 
+    async def _watch(self, question: m.AskOwners) -> m.OwnersAnswered:
+        """The counters first: what is left after they were read makes them another next time."""
+        asked_at = self._now().monotonic
+        marks = await self._store.watch(self._group, question.partitions)
+        moved = [
+            partition
+            for partition, mark in marks.items()
+            if isinstance(mark, Absent)
+            or (isinstance(mark, Known) and mark.value.requests != question.heard.get(partition))
+        ]
+        requests = await self._store.requests(self._group, moved) if moved else {}
+        return m.OwnersAnswered(question.ask, marks, asked_at, requests)
+
     async def _look(self, question: m.Look) -> m.Looked:
         evidence = await look(
             self._policy,
@@ -156,7 +171,8 @@ class Performer:
             asked_at=self._now().wall,
             fetched_to=question.fetched_to,
         )
-        return m.Looked(question.ask, evidence)
+        requests = await self._store.requests(self._group, [*question.cues])
+        return m.Looked(question.ask, evidence, requests)
 
     async def _gather_group(self, question: m.GatherGroup) -> m.GroupGathered:
         asked_at = self._now().wall

@@ -25,6 +25,7 @@ from sidecar.core.facts import (
     GapOpened,
     PartitionsAssigned,
     PartitionsRevoked,
+    RequestSettled,
     StateChanged,
     StoreJudged,
 )
@@ -36,8 +37,10 @@ from sidecar.core.faults import (
 )
 from sidecar.core.gap import Gap, GapState
 from sidecar.core.policy import Policy
+from sidecar.core.request import Request, RequestId, RequestKind, resolve_arguments
 from sidecar.core.types import (
     ClusterId,
+    Fields,
     GapId,
     GroupId,
     HoldId,
@@ -81,6 +84,9 @@ TICK_SECONDS = 0.1
 HEALTH_SECONDS = 1.0
 GAPS_SECONDS = 2.0
 NOTICES_KEPT = 1024
+SETTLE_SECONDS = 15.0
+"""How long whoever leaves a request waits for its answer; it is executed later, too."""
+SETTLE_LOOK_SECONDS = 0.25
 
 T = TypeVar("T")
 
@@ -133,6 +139,7 @@ class Runtime:
         self._tasks: set[asyncio.Task[None]] = set()
         self._requests: dict[m.RequestId, asyncio.Future[object]] = {}
         self._request_count = 0
+        self._settling: dict[RequestId, asyncio.Future[Request]] = {}
         self._joined = False
         self._store_refused: str | None = None
         self._store_fault: Fault | None = None
@@ -463,7 +470,7 @@ class Runtime:
             return Refusal(Refused.STORE_UNAVAILABLE, answer.fault.detail, 1.0)
         if answer.value is None:
             return changed
-        self.post(m.GapUpdated(answer.value))
+        self.post(m.RequestLeft(gap.partition))
         return answer.value
 
     async def acknowledge(self, gap: GapId, *, by: str, why: str) -> Gap | Refusal:
@@ -491,15 +498,81 @@ class Runtime:
             return known
         if not known.state.holds:
             return Refusal(Refused.GAP_CHANGED, _decided(known))
-        answer = await self._request(lambda number: m.ResolveAsked(number, gap, request))
-        return cast("Gap | Refusal", answer)
+        settled = await self._ask(
+            known.partition,
+            RequestKind.RESOLVE,
+            gap,
+            by=request.by,
+            why=request.why,
+            arguments=resolve_arguments(request),
+        )
+        return settled if isinstance(settled, Refusal) else await self._gap(gap)
 
     def holds(self) -> Sequence[HoldView]:
         return self.engine.holds()
 
     async def answer(self, hold: HoldId, answer: str, *, by: str, why: str) -> HoldView | Refusal:
-        replied = await self._request(lambda number: m.HoldAnswered(number, hold, answer, by, why))
-        return cast("HoldView | Refusal", replied)
+        view = next((view for view in self.engine.holds() if view.id == hold), None)
+        if view is None:
+            return Refusal(
+                Refused.HOLD_UNKNOWN,
+                "no such hold of a partition that is assigned here; list the holds again",
+            )
+        if answer not in view.answers:
+            allowed = ", ".join(view.answers) or f"none: {view.mends}"
+            return Refusal(Refused.ANSWER_IMPOSSIBLE, f"permitted answers: {allowed}")
+        settled = await self._ask(
+            view.partition, RequestKind.ANSWER, hold, by=by, why=why, arguments={"answer": answer}
+        )
+        return settled if isinstance(settled, Refusal) else view
+
+    async def _ask(
+        self,
+        partition: Partition,
+        kind: RequestKind,
+        target: str,
+        *,
+        by: str,
+        why: str,
+        arguments: Fields,
+    ) -> Request | Refusal:
+        """Leaves a request, and waits until its owner, who need not be we, has settled it."""
+        self._request_count += 1
+        name = RequestId(f"{self.engine.context.name}-request{self._request_count}")
+        at = self._clock.now().wall
+        request = Request(name, self._group, partition, kind, target, by, why, at, arguments)
+        settled = self._settling[name] = asyncio.get_running_loop().create_future()
+        try:
+            left = await self._store.leave(request)
+            if isinstance(left, Unreadable) and left.fault.transient:
+                left = await self._store.leave(request)  # it is left once, however often it is sent
+            if isinstance(left, Unreadable):
+                return Refusal(Refused.STORE_UNAVAILABLE, left.fault.detail, 1.0)
+            self.post(m.RequestLeft(partition))
+            return await self._settled(request, settled)
+        finally:
+            del self._settling[name]
+
+    async def _settled(self, request: Request, ours: asyncio.Future[Request]) -> Request | Refusal:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + SETTLE_SECONDS
+        while loop.time() < end and not self.fatal.done():
+            await asyncio.wait([ours], timeout=SETTLE_LOOK_SECONDS)
+            if ours.done():
+                return ours.result().refusal or ours.result()
+            if request.partition not in self.engine.cursors:
+                answer = (await self._store.requests(self._group, [request.partition]))[
+                    request.partition
+                ]
+                found = answer.value if isinstance(answer, Known) else ()
+                for one in found:
+                    if one.id == request.id and not one.pending:
+                        return one.refusal or one
+        return Refusal(
+            Refused.REQUEST_PENDING,
+            f"kept as {request.id}, and not executed yet: whoever has the partition will; look at "
+            "it again rather than ask again",
+        )
 
     async def drain(self) -> None:
         self._draining = True
@@ -510,6 +583,10 @@ class Runtime:
     def tell(self, fact: Fact) -> None:
         """To telemetry, and to whoever listens for notices."""
         self._recorder.record(fact)
+        if isinstance(fact, RequestSettled):
+            waiting = self._settling.get(fact.request.id)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(fact.request)
         named = _notice(fact)
         if named is not None:
             name, fields = named

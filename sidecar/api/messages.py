@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from sidecar.core.gap import Gap, GapEvent, GapState, Resolution
+from sidecar.core.holds import ANSWERS, MENDS
 from sidecar.core.types import Condition, GapReason, Outcome, PartitionState, Verdict
 from sidecar.core.views import (
     HoldView,
@@ -30,6 +31,9 @@ Offset = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Text = Annotated[str, Meta(min_length=1, max_length=2_000)]
 Person = Annotated[str, Meta(min_length=1, max_length=200)]
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+HeldName = Annotated[
+    str, Meta(extra_json_schema={"enum": sorted(held.value for held in (*ANSWERS, *MENDS))})
+]
 Evidence: TypeAlias = dict[str, Any]
 
 
@@ -327,16 +331,19 @@ class Fence(msgspec.Struct):
 
 
 class HoldItem(msgspec.Struct):
-    """A hold that is no gap; `answers` are the permitted ones."""
+    """A hold that is no gap, or a replay that was asked for; `answers` are the permitted ones,
+    `meanings` what each does. Without any, `mends` says what mends the cause."""
 
     id: str
     topic: str
     partition: int
-    verdict: Verdict
+    verdict: HeldName
     evidence: Evidence
     answers: list[str]
     since: Time
     detail: str
+    meanings: dict[str, str]
+    mends: str
 
     @classmethod
     def of(cls, view: HoldView) -> HoldItem:
@@ -344,11 +351,13 @@ class HoldItem(msgspec.Struct):
             id=view.id,
             topic=view.partition.topic,
             partition=view.partition.index,
-            verdict=view.verdict,
+            verdict=view.verdict.value,
             evidence=dict(view.evidence),
             answers=list(view.answers),
             since=rfc3339(view.since),
             detail=view.detail,
+            meanings=dict(view.meanings),
+            mends=view.mends,
         )
 
 

@@ -109,9 +109,11 @@ _HOLD_EXAMPLE = {
     "partition": 1,
     "verdict": "unknown",
     "evidence": {"next": 107},
-    "answers": ["retry"],
+    "answers": ["look"],
     "since": "2025-11-30T12:00:00.000Z",
     "detail": "the evidence is in no row of the table",
+    "meanings": {"look": "ask for the evidence again, now"},
+    "mends": "",
 }
 _ASSENT = {"by": "on-call@example.org", "why": "restored from the warehouse"}
 
@@ -318,7 +320,8 @@ OPERATIONS: tuple[Operation, ...] = (
         id="answerHold",
         method="POST",
         path="/v1/holds/{id}/answer",
-        summary="Answer a hold with one of its `answers`.",
+        summary="Answer a hold with one of its `answers`. The answer is kept, and executed by "
+        "whoever has the partition.",
         body=(m.AnswerBody,),
         answer=m.HoldItem,
         refusals=(
@@ -330,7 +333,7 @@ OPERATIONS: tuple[Operation, ...] = (
             Refused.REQUEST_REFUSED,
             Refused.BUSY,
         ),
-        examples_body={"answer": {"answer": "retry", **_ASSENT}},
+        examples_body={"answer": {"answer": "look", **_ASSENT}},
         example=_HOLD_EXAMPLE,
     ),
     Operation(

@@ -206,6 +206,7 @@ def _line(line: Line) -> dict[str, Any]:
 def _next(
     desk: Standalone, evidence: Evidence, judgement: Judgement, gap: Gap | None, *, owned: bool
 ) -> Iterator[Next]:
+    from sidecar.core.holds import ANSWERS, MENDS
     from sidecar.core.types import Verdict
     from sidecar.core.verdict import Enrol, Go, Hold, Open, Stand, Wait
     from sidecar.standalone import mended_by
@@ -219,14 +220,16 @@ def _next(
                 yield from _decisions(desk, evidence, gap)
             leads = "a sidecar that has the partition opens the gap; then it can be decided"
             yield replace(run, leads_to=leads)
-        case Hold(verdict=verdict, answers=answers):
+        case Hold(verdict=verdict):
             if verdict is Verdict.FOREIGN_CHECKPOINT:
                 yield Next("cursor-sidecar rebind", "dry run: if the group moved to this cluster")
-            for answer in answers:
+            for answer, does in ANSWERS.get(verdict, {}).items():
                 yield Next(
                     _typed("holds", "answer", "ID", answer, *WHO_AND_WHY, "--execute"),
-                    f"lets it pass with {answer!r}; `cursor-sidecar holds list` gives the ID",
+                    f"{does}; `cursor-sidecar holds list` gives the ID",
                 )
+            if (words := MENDS.get(verdict)) is not None:
+                yield Next("cursor-sidecar status", words)
         case Wait(verdict=verdict, fault=fault):
             yield Next("cursor-sidecar doctor", f"what does not answer; look at {mended_by(fault)}")
             if verdict is Verdict.TOPIC_UNKNOWN or fault.kind.value == "topic_unknown":

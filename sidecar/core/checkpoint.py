@@ -67,6 +67,18 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class Paused:
+    """Nothing is delivered while somebody wants it so. `at` in Unix seconds."""
+
+    by: str
+    why: str
+    at: float
+
+    def __str__(self) -> str:
+        return f"paused by {self.by}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """`horizon`: the offset up to which records may have been handed out.
 
@@ -90,6 +102,7 @@ class Checkpoint:
     replay: Interval | None = None
     store_epoch: str = ""
     resolved: GapId | None = None
+    paused: Paused | None = None
 
     @property
     def applied(self) -> Offset:

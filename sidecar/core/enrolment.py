@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TypeAlias
 
 from sidecar.core.checkpoint import RegisteredTopic, Registry
@@ -72,8 +73,14 @@ class StartRefused:
 Enrolment: TypeAlias = Create | Register | CannotEnrol | StartRefused
 
 
-def enrol(evidence: GroupEvidence, policy: Policy, *, start: Start | None = None) -> Enrolment:
-    """What to write down. `start` overrides the policy's (an answered hold)."""
+NO_ANSWERS: Mapping[Partition, Start] = MappingProxyType({})
+
+
+def enrol(
+    evidence: GroupEvidence, policy: Policy, *, answered: Mapping[Partition, Start] = NO_ANSWERS
+) -> Enrolment:
+    """What to write down. `answered`: where somebody said that a partition begins, which counts
+    for that partition alone; the others that the policy refuses are left out until they are."""
     if isinstance(evidence.registry, Unreadable):
         return CannotEnrol(evidence.registry.fault)
     if isinstance(evidence.committed, Unreadable):
@@ -103,8 +110,8 @@ def enrol(evidence: GroupEvidence, policy: Policy, *, start: Start | None = None
             partition = Partition(name, index)
             if standing is not None and not again and partition in standing.baselines:
                 continue
-            late = known is not None
-            rule = Start.EARLIEST if late else (start or policy.start)
+            late = known is not None and index >= known.partitions_first
+            rule = Start.EARLIEST if late else answered.get(partition, policy.start)
             baseline = _baseline(evidence, policy, partition, committed, witnesses, rule)
             if isinstance(baseline, Unreadable):
                 return CannotEnrol(baseline.fault)
@@ -112,7 +119,7 @@ def enrol(evidence: GroupEvidence, policy: Policy, *, start: Start | None = None
                 refused.append(partition)
             else:
                 baselines[partition] = baseline.value
-    if refused:
+    if refused and baselines.keys().isdisjoint(answered):
         return StartRefused(Verdict.START_REFUSED, tuple(refused))
     if standing is not None:
         return Register(standing.store, topics, baselines)

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from sidecar.core.faults import Fault
 from sidecar.core.gap import Gap
+from sidecar.core.request import Request
 from sidecar.core.types import (
     Condition,
     Fields,
@@ -116,6 +117,13 @@ class GapChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestSettled:
+    """What somebody asked was done or refused; the request says which, and who asked."""
+
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
 class CaughtUp:
     partition: Partition
     position: Offset
@@ -165,6 +173,7 @@ Fact: TypeAlias = (
     | HoleCovered
     | GapOpened
     | GapChanged
+    | RequestSettled
     | CaughtUp
     | ConditionChanged
     | FaultMet

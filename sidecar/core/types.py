@@ -171,6 +171,8 @@ class Condition(StrEnum):
     COMMIT_REFUSED = "commit_refused"
     REPLAY_REQUESTED = "replay_requested"
     NO_PROGRESS = "no_progress"
+    PAUSED = "paused"
+    """Somebody wants nothing delivered of it."""
 
 
 class GapReason(StrEnum):

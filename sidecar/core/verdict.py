@@ -23,6 +23,7 @@ from sidecar.core.checkpoint import Checkpoint, Expected, Identity, Registry
 from sidecar.core.evidence import Committed, Cue, Evidence, LogEnd, TopicDescription
 from sidecar.core.faults import Absent, Component, Fault, FaultKind, Known, Unreadable
 from sidecar.core.gap import Gap, graver
+from sidecar.core.holds import hold_id
 from sidecar.core.policy import Adopt, Policy
 from sidecar.core.types import (
     ClusterId,
@@ -31,10 +32,13 @@ from sidecar.core.types import (
     GapId,
     GapReason,
     Generation,
+    GroupId,
+    HoldId,
     Interval,
     Lineage,
     Offset,
     OwnerId,
+    Partition,
     StoreId,
     Token,
     TopicId,
@@ -110,11 +114,22 @@ class Stand:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Only a person can answer, with one of `answers`; `detail` says what was found."""
+    """Only a person can answer; `detail` says what was found, and `situation` the part of it that
+    stays the same while it is the same situation (by default all of it)."""
 
     verdict: Verdict
     detail: str
-    answers: tuple[str, ...] = ()
+    situation: str = ""
+
+    def id(self, group: GroupId, partition: Partition) -> HoldId:
+        return hold_id(group, partition, self.verdict, self.situation or self.detail)
+
+
+def start_refused() -> Hold:
+    return Hold(
+        Verdict.START_REFUSED,
+        "nothing testifies to where this group stood, and RECOVERY__START is refuse",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +410,6 @@ def _other_scope(facts: _Facts) -> Hold | None:
         f"the checkpoint was made under {checkpoint.identity.isolation}, the setting now says "
         f"{facts.evidence.isolation}: other records are visible, and the overlap would prove "
         "nothing",
-        ("accept",),
     )
 
 
@@ -451,6 +465,8 @@ def _both(facts: _Facts, checkpoint: Checkpoint, witness: Witness) -> Judgement:
         _from_witness(facts, witness),
         identity=checkpoint.identity,
         generation=Generation(max(checkpoint.generation, witness.generation)),
+        replay=checkpoint.replay,
+        paused=checkpoint.paused,
     )
     return _range(
         facts,
@@ -548,12 +564,11 @@ def _without_checkpoint(facts: _Facts) -> Judgement:
 def _first_day(facts: _Facts, registry: Registry, baseline: Offset) -> Judgement:
     if facts.committed is not None:
         adopted = facts.committed.next
-        if facts.policy.adopt is Adopt.HOLD:
+        if facts.policy.adopt is Adopt.HOLD and facts.accepted is not Verdict.ADOPTED:
             return Hold(
                 Verdict.ADOPTED,
                 f"the group committed {adopted} before its first day here, and the setting "
                 "RECOVERY__ADOPT says to ask",
-                ("commit",),
             )
         return _range(
             facts,

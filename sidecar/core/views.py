@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from sidecar.core.gap import Resolution
+from sidecar.core.holds import ANSWERS, MENDS, Held, answers_of
 from sidecar.core.types import (
     Condition,
     Fields,
@@ -156,15 +157,28 @@ class ResolveRequest:
 
 @dataclass(frozen=True, slots=True)
 class HoldView:
-    """A hold that is no gap: something only a person can answer."""
+    """A hold that is no gap, or a pending request to deliver again: a person answers with one of
+    `answers`. Without any, `mends` says what mends its cause."""
 
     id: HoldId
     partition: Partition
-    verdict: Verdict
+    verdict: Held
     evidence: Fields
-    answers: tuple[str, ...]
     since: float
     detail: str
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        return answers_of(self.verdict)
+
+    @property
+    def meanings(self) -> Mapping[str, str]:
+        """What each answer does."""
+        return ANSWERS.get(self.verdict, {})
+
+    @property
+    def mends(self) -> str:
+        return MENDS.get(self.verdict, "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from sidecar.core.facts import (
     StateChanged,
     VerdictReached,
 )
+from sidecar.core.holds import hold_id
 from sidecar.core.policy import Policy
 from sidecar.core.recovery import Phase, Step, after
 from sidecar.core.types import (
     Condition,
     Fields,
-    HoldId,
     Instant,
     Offset,
     Partition,
@@ -119,10 +119,7 @@ class Context:
 
     def hold(self, cursor: Cursor, judged: verdict.Hold, wait_seconds: float) -> None:
         """Held until somebody answers or what was found is another thing by then."""
-        named = (judged.verdict, judged.detail)
-        if cursor.hold_id is None or cursor.hold_named != named:
-            cursor.hold_id = HoldId(self.new_name("hold"))
-            cursor.hold_named = named
+        cursor.hold_id = judged.id(self.policy.group, cursor.partition)
         cursor.hold = judged
         self.move(cursor, Step.HOLD, reason=judged.verdict, detail=judged.detail)
         cursor.look_at = self.now.monotonic + wait_seconds
@@ -135,6 +132,10 @@ class Context:
             cursor.same_answer_since = now
             self.note(FaultMet(judged.fault, cursor.partition))
         cursor.same_answer = judged.answer
+        if judged.latched:
+            cursor.hold_id = hold_id(
+                self.policy.group, cursor.partition, judged.verdict, judged.fault.code
+            )
         cursor.wait_seconds = min(WAIT_SECONDS_MAX, max(WAIT_SECONDS_MIN, cursor.wait_seconds * 2))
         cursor.look_at = now + cursor.wait_seconds
         self.move(cursor, Step.WAIT, reason=judged.verdict, detail=judged.fault.detail)

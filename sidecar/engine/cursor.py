@@ -14,9 +14,11 @@ from sidecar.core.checkpoint import Checkpoint, Install
 from sidecar.core.evidence import Cue, LogEnd
 from sidecar.core.forecast import Movement, Retention, Stamp
 from sidecar.core.gap import Gap
+from sidecar.core.holds import Held, hold_id
 from sidecar.core.overlap import Overlap
 from sidecar.core.policy import Policy
 from sidecar.core.recovery import STATES, Phase
+from sidecar.core.request import Request, RequestId
 from sidecar.core.types import (
     DIGEST_SCHEME,
     Condition,
@@ -44,11 +46,13 @@ from sidecar.core.views import (
 )
 from sidecar.core.witness import Witness, WitnessGap, encode
 from sidecar.engine.hand import Hand, Page
-from sidecar.engine.messages import Ask, Purpose, RequestId
+from sidecar.engine.messages import Ask, Purpose
+from sidecar.engine.messages import RequestId as Asker
 from sidecar.ports import CommitRequest
 
 ZERO = Offset(0)
 NO_SESSION = SessionId(0)
+SETTLED_KEPT = 64
 ANSWERS_KEPT = 16
 """Finished pages of a partition whose answer is given again when the same report comes again."""
 
@@ -57,11 +61,19 @@ ANSWERS_KEPT = 16
 class Waiter:
     """Somebody whose report is taken and not yet answered."""
 
-    request: RequestId
+    request: Asker
     page: PageId
     until: Offset | None = None
     """With `?wait=committed`: answered once the commit reached this."""
     since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Resolving:
+    """A gap's resolution under way. `request` is None where a setting decides."""
+
+    wanted: ResolveRequest
+    request: Request | None = None
 
 
 @dataclass(slots=True)
@@ -106,10 +118,16 @@ class Cursor:
     gap: Gap | None = None
     hold: Hold | None = None
     hold_id: HoldId | None = None
-    accepted: Verdict | None = None
-    """The hold that somebody answered by letting it pass."""
-    hold_named: tuple[Verdict, str] | None = None
-    """What `hold_id` stands for: the same finding keeps its id when it is looked at again."""
+    answering: Request | None = None
+    """Somebody's answer to what it was held for, until what it leads to is written."""
+    heard: int | None = None
+    """The counter of requests when they were read last; None: they have to be read."""
+    pending: tuple[Request, ...] = ()
+    """What people ask of it, the oldest first."""
+    execute_at: float = 0.0
+    """Monotonic seconds before which no request is tried again."""
+    settled: deque[RequestId] = field(default_factory=lambda: deque(maxlen=SETTLED_KEPT))
+    """Requests that we answered: what is read a moment later may still show them as pending."""
     policy_at: float = -1e9
     """Monotonic seconds before which an automatic decision is not tried again."""
     log_start: Offset | None = None
@@ -169,7 +187,7 @@ class Cursor:
     install: Install | None = None
     purpose: Purpose | None = None
     install_retry_seconds: float = 0.0
-    resolving: tuple[RequestId, ResolveRequest] | None = None
+    resolving: Resolving | None = None
     waiters: list[Waiter] = field(default_factory=list)
     answers: OrderedDict[PageId, ReportAnswer] = field(default_factory=OrderedDict)
     superseded: deque[PageId] = field(default_factory=lambda: deque(maxlen=ANSWERS_KEPT))
@@ -179,10 +197,20 @@ class Cursor:
     def state(self) -> PartitionState:
         """What it is shown as. A look from where it rests changes nothing that is shown: only
         what the look finds does."""
-        phase = self.resting if self.phase is Phase.LOOKING and self.resting else self.phase
+        phase = self.shown
         if phase is Phase.WAITING and self.verdict not in (None, Verdict.UNAVAILABLE):
             return PartitionState.HELD
         return STATES[phase]
+
+    @property
+    def shown(self) -> Phase:
+        """The phase, and during a look the one it began from, if that was a place to rest."""
+        return self.resting if self.phase is Phase.LOOKING and self.resting else self.phase
+
+    @property
+    def held(self) -> bool:
+        """Whether only a person can let it go on, or mend what stops it."""
+        return self.state is PartitionState.HELD and self.hold_id is not None
 
     @property
     def next(self) -> Offset | None:
@@ -303,17 +331,33 @@ class Cursor:
         while len(self.answers) > ANSWERS_KEPT:
             self.answers.popitem(last=False)
 
-    def hold_view(self) -> HoldView | None:
-        if self.hold is None or self.hold_id is None or self.phase is not Phase.HELD:
-            return None
+    def hold_views(self) -> list[HoldView]:
+        """What a person can answer or has to mend: what it is held for, and a replay that a
+        foreign hand asked for."""
+        found = []
+        if self.held and self.hold_id is not None and self.verdict is not None:
+            found.append(self._hold_view(self.hold_id, self.verdict, self.detail))
+        checkpoint = self.checkpoint
+        if checkpoint is not None and checkpoint.replay is not None:
+            asked = checkpoint.replay
+            named = hold_id(
+                checkpoint.identity.group,
+                self.partition,
+                Condition.REPLAY_REQUESTED,
+                str(asked),
+            )
+            detail = f"somebody committed {asked.first}, below the position at {asked.end}"
+            found.append(self._hold_view(named, Condition.REPLAY_REQUESTED, detail))
+        return found
+
+    def _hold_view(self, named: HoldId, held: Held, detail: str) -> HoldView:
         return HoldView(
-            id=self.hold_id,
+            id=named,
             partition=self.partition,
-            verdict=self.hold.verdict,
+            verdict=held,
             evidence={"next": self.next, "log_start": self.log_start},
-            answers=self.hold.answers,
             since=self.since,
-            detail=self.hold.detail,
+            detail=detail,
         )
 
     def view(self, now: Instant) -> PartitionView:
@@ -343,9 +387,12 @@ class Cursor:
             caught_up=self.caught_up and gap is None,
             conditions=tuple(sorted(self.conditions)),
             gap=None if gap is None else gap.id,
-            hold=self.hold_id if self.phase is Phase.HELD else None,
+            hold=self.hold_id if self.held else None,
             since=self.since,
-            detail=self.detail,
+            detail=self.detail
+            if checkpoint is None or not checkpoint.paused
+            # What it is doing stands in its state; that nothing is delivered is the news.
+            else f"{checkpoint.paused}",
             seconds_to_loss=self._seconds_to_loss(now),
             last_stable=None if end is None else end.last_stable,
             hanging_transaction_seconds=self._hanging_seconds(now),

@@ -95,6 +95,8 @@ class Delivery(Part):
         hand, now = cursor.hand, self.context.now.monotonic
         if cursor.phase is not Phase.DELIVERING or cursor.revoking or hand is None:
             return False
+        if cursor.checkpoint is None or cursor.checkpoint.paused is not None:
+            return False
         if now - cursor.owner_seen_at >= self.context.policy.session_timeout_seconds / 2:
             return False
         page = hand.page

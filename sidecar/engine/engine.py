@@ -36,6 +36,7 @@ from sidecar.engine.membership import Membership
 from sidecar.engine.parts import Parts
 from sidecar.engine.reading import Reading
 from sidecar.engine.recovery import Recovery
+from sidecar.engine.requests import Requests
 from sidecar.engine.writes import Writes
 from sidecar.ports import (
     Assigned,
@@ -65,6 +66,7 @@ class Engine:
             Gaps(self.context),
             Conditions(self.context),
             Forecasts(self.context),
+            Requests(self.context),
         )
         self.parts.introduce()
 
@@ -141,14 +143,12 @@ class Engine:
                     # Whatever was lost, connections were: also one that statistics never saw.
                     self.parts.recovery.leader_changed(tuple(self.context.cursors))
                 self.context.client_faulted = event.fault is not None
-            case m.ResolveAsked():
-                self.parts.gaps.resolve_asked(event)
-            case m.HoldAnswered():
-                self.parts.gaps.hold_answered(event)
+            case m.RequestAnswered():
+                self.parts.requests.request_answered(event)
+            case m.RequestLeft():
+                self.parts.requests.left(event.partition)
             case m.StoreRefused():
                 self.context.store_refused = event.why
-            case m.GapUpdated():
-                self.parts.gaps.gap_updated(event.gap)
             case m.DrainAsked():
                 self.parts.membership.drain_asked(event.request)
             case _:
@@ -184,6 +184,7 @@ class Engine:
             parts.forecasts.tick(cursor)
             parts.delivery.expire_waiters(cursor)
             parts.commits.refresh(cursor)
+            parts.requests.advance(cursor)
         parts.enrolling.enrol()
         held = tuple(c.partition for c in self.context.cursors.values() if not c.revoking)
         if held:
@@ -199,5 +200,5 @@ class Engine:
         return [cursor.view(at) for _, cursor in sorted(self.context.cursors.items())]
 
     def holds(self) -> list[HoldView]:
-        views = (cursor.hold_view() for _, cursor in sorted(self.context.cursors.items()))
-        return [view for view in views if view is not None]
+        cursors = (cursor for _, cursor in sorted(self.context.cursors.items()))
+        return [view for cursor in cursors for view in cursor.hold_views()]

@@ -6,11 +6,7 @@ from typing import assert_never
 
 from sidecar.core import enrolment, verdict
 from sidecar.core.faults import Unreadable
-from sidecar.core.policy import Start
 from sidecar.core.recovery import Phase
-from sidecar.core.types import (
-    Verdict,
-)
 from sidecar.engine import messages as m
 from sidecar.engine.context import WAIT_SECONDS_MAX, Context
 from sidecar.engine.cursor import Cursor
@@ -20,7 +16,6 @@ from sidecar.engine.parts import Part
 class Enrolling(Part):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.start_answered: Start | None = None
         self._asked: m.Ask | None = None
 
     def enrol(self) -> None:
@@ -40,7 +35,8 @@ class Enrolling(Part):
     def group_gathered(self, event: m.GroupGathered) -> None:
         if event.ask != self._asked:
             return
-        plan = enrolment.enrol(event.evidence, self.context.policy, start=self.start_answered)
+        answered = self.parts.requests.starts(self.enrolling_cursors())
+        plan = enrolment.enrol(event.evidence, self.context.policy, answered=answered)
         match plan:
             case enrolment.CannotEnrol():
                 self._asked = None
@@ -52,13 +48,8 @@ class Enrolling(Part):
                         self.context.hold(cursor, judged, WAIT_SECONDS_MAX)
             case enrolment.StartRefused():
                 self._asked = None
-                hold = verdict.Hold(
-                    Verdict.START_REFUSED,
-                    "nothing testifies to where this group stood, and RECOVERY__START is refuse",
-                    ("earliest", "latest"),
-                )
                 for cursor in self.enrolling_cursors():
-                    self.context.hold(cursor, hold, WAIT_SECONDS_MAX)
+                    self.context.hold(cursor, verdict.start_refused(), WAIT_SECONDS_MAX)
             case enrolment.Create() | enrolment.Register():
                 self.context.do(m.WriteRegistry(self._asked, plan))
             case _:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sidecar.core import resolution, verdict
 from sidecar.core.checkpoint import (
     Checkpoint,
@@ -15,7 +13,7 @@ from sidecar.core.facts import (
 )
 from sidecar.core.faults import Known
 from sidecar.core.gap import Gap, GapEvent, GapState, Resolution, grow, supersede
-from sidecar.core.policy import OnGap, Start
+from sidecar.core.policy import OnGap
 from sidecar.core.recovery import Phase, Step
 from sidecar.core.types import (
     Fields,
@@ -27,12 +25,11 @@ from sidecar.core.types import (
 )
 from sidecar.core.views import (
     Refusal,
-    Refused,
     ResolveRequest,
 )
 from sidecar.engine import messages as m
 from sidecar.engine.context import WAIT_SECONDS_MAX, WAIT_SECONDS_MIN
-from sidecar.engine.cursor import Cursor
+from sidecar.engine.cursor import Cursor, Resolving
 from sidecar.engine.parts import Part
 
 
@@ -123,12 +120,18 @@ class Gaps(Part):
             # A promotion is on its way; its answer decides what stands, so look again then.
             self.context.lost(cursor, Cue.RETRY, "a write was under way while a gap was found")
             return
-        self.parts.writes.install(cursor, m.Purpose.OPEN, expected, carrying, gaps=gaps)
+        answered = self.parts.requests.answered(cursor, detail)
+        self.parts.writes.install(
+            cursor, m.Purpose.OPEN, expected, carrying, gaps=gaps, requests=answered
+        )
 
     def stand(self, cursor: Cursor, judged: verdict.Stand, evidence: Evidence) -> None:
         self.context.fence(cursor, judged.gap.reason)
         self.context.stop_fetching(cursor)
         cursor.live = False
+        if cursor.gap is not None and cursor.gap.id == judged.gap.id and cursor.gap != judged.gap:
+            # Somebody acknowledged it beside us, or took a fence.
+            self.context.note(GapChanged(judged.gap))
         cursor.gap = judged.gap
         cursor.checkpoint = judged.base
         self.context.move(
@@ -159,41 +162,16 @@ class Gaps(Part):
         idle = cursor.resolving is None and cursor.install is None and cursor.phase is Phase.GAP
         if idle and now >= cursor.policy_at:
             cursor.policy_at = now + WAIT_SECONDS_MAX
-            cursor.resolving = (
-                m.RequestId(-1),
+            cursor.resolving = Resolving(
                 ResolveRequest(
                     Resolution.ACCEPTED, "policy", f"RECOVERY__ON_GAP accepts {gap.reason}"
-                ),
+                )
             )
             self.context.look(cursor, Cue.REQUESTED)
 
-    def resolve_asked(self, event: m.ResolveAsked) -> None:
-        cursor = next(
-            (
-                c
-                for c in self.context.cursors.values()
-                if c.gap is not None and c.gap.id == event.gap
-            ),
-            None,
-        )
-        if cursor is None or cursor.phase is not Phase.GAP or cursor.revoking:
-            self.context.refuse(
-                event.request,
-                Refused.GAP_UNKNOWN,
-                "no open gap of that id is held here; ask the member its partition is assigned to",
-            )
-            return
-        if cursor.resolving is not None or cursor.install is not None:
-            self.context.refuse(
-                event.request, Refused.BUSY, "another write to this gap is under way", 1.0
-            )
-            return
-        cursor.resolving = (event.request, event.resolve)
-        self.context.look(cursor, Cue.REQUESTED)
-
     def resolve_judged(self, cursor: Cursor, evidence: Evidence) -> None:
         assert cursor.resolving is not None
-        request, wanted = cursor.resolving
+        request, wanted = cursor.resolving.request, cursor.resolving.wanted
         gap = cursor.gap
         planned = resolution.plan(
             evidence, wanted, self.context.policy, gap_id="" if gap is None else gap.id
@@ -201,8 +179,11 @@ class Gaps(Part):
         stored = evidence.stored
         if isinstance(planned, Refusal) or not isinstance(stored, Known):
             cursor.resolving = None
-            if isinstance(planned, Refusal):
-                self.context.do(m.Reply(request, planned))
+            # What cannot be asked for now is asked for again, in a while.
+            cursor.execute_at = self.context.now.monotonic + WAIT_SECONDS_MIN
+            lasting = isinstance(planned, Refusal) and planned.retry_after_seconds is None
+            if request is not None and isinstance(planned, Refusal) and lasting:
+                self.parts.requests.refuse(cursor, request, planned.refused, planned.detail)
             if gap is not None and isinstance(stored, Known) and stored.value.gap is not None:
                 self.context.move(cursor, Step.STAND, reason=Verdict(gap.reason.value))
             else:
@@ -210,6 +191,7 @@ class Gaps(Part):
                 self.context.move(cursor, Step.WAIT, reason=Verdict.UNAVAILABLE)
             return
         self.context.move(cursor, Step.STAND)
+        done = () if request is None else (request.done(_decided(planned), at=evidence.asked_at),)
         cursor.owner = OwnerId(self.context.new_name("owner"))
         self.parts.writes.install(
             cursor,
@@ -218,13 +200,12 @@ class Gaps(Part):
             planned.checkpoint.succeed(owner=cursor.owner),
             gaps=(planned.gap,),
             history_ends=planned.history_ends,
+            requests=done,
         )
 
     def resolved(self, cursor: Cursor, gap: Gap) -> None:
         self.context.note(GapChanged(gap))
-        if cursor.resolving is not None:
-            self.context.do(m.Reply(cursor.resolving[0], gap))
-            cursor.resolving = None
+        cursor.resolving = None
         if gap.state.holds:
             # Backfilled in part: the rest stands, and the commit follows the part.
             cursor.gap = gap
@@ -234,40 +215,9 @@ class Gaps(Part):
         if cursor.phase is Phase.GAP:
             self.context.look(cursor, Cue.REQUESTED)
 
-    def gap_updated(self, gap: Gap) -> None:
-        cursor = self.context.cursors.get(gap.partition)
-        if cursor is not None and cursor.gap is not None and cursor.gap.id == gap.id:
-            cursor.gap = gap
-            self.context.note(GapChanged(gap))
 
-    def hold_answered(self, event: m.HoldAnswered) -> None:
-        cursor = next((c for c in self.context.cursors.values() if c.hold_id == event.hold), None)
-        view = None if cursor is None else cursor.hold_view()
-        if cursor is None or view is None:
-            self.context.refuse(
-                event.request, Refused.HOLD_UNKNOWN, "no such hold; list the holds again"
-            )
-            return
-        if event.answer not in view.answers:
-            allowed = ", ".join(view.answers) or "none: its cause has to be mended"
-            self.context.refuse(
-                event.request, Refused.ANSWER_IMPOSSIBLE, f"permitted answers: {allowed}"
-            )
-            return
-        if view.verdict is Verdict.START_REFUSED:
-            self.parts.enrolling.start_answered = Start(event.answer)
-        elif view.verdict is Verdict.ADOPTED:
-            self.context.policy = replace(
-                self.context.policy, adopt=type(self.context.policy.adopt).COMMIT
-            )
-        elif view.verdict is Verdict.SCOPE_CHANGED:
-            cursor.accepted = view.verdict
-        else:
-            self.context.refuse(
-                event.request, Refused.ANSWER_IMPOSSIBLE, "this hold cannot be answered here"
-            )
-            return
-        self.context.do(m.Reply(event.request, view))
-        for other in self.context.cursors.values():
-            if other.phase is Phase.HELD and other.verdict is view.verdict:
-                self.context.look(other, Cue.REQUESTED)
+def _decided(planned: resolution.Settled) -> str:
+    at = planned.checkpoint.token.next
+    if planned.gap.state.holds:
+        return f"backfilled in part: the gap begins at {planned.gap.interval.first} now"
+    return f"reading goes on at {at}"

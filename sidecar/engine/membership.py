@@ -16,9 +16,6 @@ from sidecar.core.types import (
     Offset,
     Partition,
 )
-from sidecar.core.views import (
-    Refused,
-)
 from sidecar.engine import messages as m
 from sidecar.engine.context import Context
 from sidecar.engine.cursor import Cursor
@@ -75,10 +72,6 @@ class Membership(Part):
             cursor.revoking = True
             self.context.fence(cursor, "the partition was given to another member")
             self.context.looks.pop(partition, None)
-            if cursor.resolving is not None:
-                self.context.refuse(
-                    cursor.resolving[0], Refused.GAP_CHANGED, "the partition moved; ask its owner"
-                )
         if event.lost:
             self.forget(ours, lost=True)
             return
@@ -128,7 +121,16 @@ class Membership(Part):
         if self._watch is None and now - self._watched_at >= WATCH_SECONDS:
             self._watched_at = now
             self._watch = self.context.ask()
-            self.context.do(m.AskOwners(self._watch, partitions))
+            heard = {
+                partition: cursor.heard
+                for partition in partitions
+                if (cursor := self.context.cursors[partition]).heard is not None
+            }
+            self.context.do(m.AskOwners(self._watch, partitions, heard))
+
+    def watch_now(self) -> None:
+        """With the next tick, however short ago it was asked."""
+        self._watched_at = -1e9
 
     def owners_answered(self, event: m.OwnersAnswered) -> None:
         if event.ask != self._watch:
@@ -136,9 +138,12 @@ class Membership(Part):
         self._watch = None
         for partition, reading in event.marks.items():
             cursor = self.context.cursors.get(partition)
-            if cursor is None or cursor.revoking or cursor.owner is None:
+            if cursor is None or cursor.revoking:
                 continue
-            if isinstance(reading, Unreadable):
+            if partition in event.requests:
+                counted = reading.value.requests if isinstance(reading, Known) else None
+                self.parts.requests.heard(cursor, event.requests[partition], counted)
+            if cursor.owner is None or isinstance(reading, Unreadable):
                 continue
             if isinstance(reading, Known) and reading.value.owner == cursor.owner:
                 cursor.owner_seen_at = max(cursor.owner_seen_at, event.asked_at)

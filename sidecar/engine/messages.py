@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType, TypeAlias
 
@@ -13,25 +13,22 @@ from sidecar.core.evidence import Cue, Evidence, LogEnd, TopicDescription
 from sidecar.core.facts import Fact
 from sidecar.core.faults import Answer, Fault, Reading
 from sidecar.core.forecast import Retention, Stamp
-from sidecar.core.gap import Gap
+from sidecar.core.request import Request
 from sidecar.core.types import (
-    GapId,
-    HoldId,
     LeaderEpoch,
     Offset,
+    OwnerId,
     PageId,
     Partition,
     SessionId,
     StoreId,
 )
 from sidecar.core.views import (
-    HoldView,
     PageOffer,
     PageRequest,
     Refusal,
     Report,
     ReportAnswer,
-    ResolveRequest,
 )
 from sidecar.ports import CommitRequest, FetchEvent
 
@@ -50,6 +47,8 @@ class Purpose(StrEnum):
     OPEN = "open"
     GROW = "grow"
     RESOLVE = "resolve"
+    NOTE = "note"
+    """What stands beside the position: paused, a replay that was asked for."""
 
 
 # Commands
@@ -157,8 +156,21 @@ class AskTopics:
 
 @dataclass(frozen=True, slots=True)
 class AskOwners:
+    """`heard`: the counters of requests as they were read last. Where another one stands, or none
+    can, the requests are read, too."""
+
     ask: Ask
     partitions: tuple[Partition, ...]
+    heard: Mapping[Partition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRequest:
+    """`owner` must stand in the checkpoint; None: there is none."""
+
+    ask: Ask
+    request: Request
+    owner: OwnerId | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +190,7 @@ class Reply:
     """The answer somebody outside waits for."""
 
     request: RequestId
-    answer: PageOffer | ReportAnswer | Gap | HoldView | Refusal | None
+    answer: PageOffer | ReportAnswer | Refusal | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +215,7 @@ Command: TypeAlias = (
     | AskRetention
     | AskTopics
     | AskOwners
+    | AnswerRequest
     | Commit
     | FinishRevoke
     | Reply
@@ -217,6 +230,7 @@ Command: TypeAlias = (
 class Looked:
     ask: Ask
     evidence: Mapping[Partition, Evidence]
+    requests: Mapping[Partition, Answer[Sequence[Request]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +299,21 @@ class OwnersAnswered:
     ask: Ask
     marks: Mapping[Partition, Reading[OwnerMark]]
     asked_at: float
+    requests: Mapping[Partition, Answer[Sequence[Request]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestAnswered:
+    ask: Ask
+    request: Request
+    answer: Answer[Request]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLeft:
+    """Our own HTTP side left a request of this partition: it need not wait for the next look."""
+
+    partition: Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,22 +344,6 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True)
-class ResolveAsked:
-    request: RequestId
-    gap: GapId
-    resolve: ResolveRequest
-
-
-@dataclass(frozen=True, slots=True)
-class HoldAnswered:
-    request: RequestId
-    hold: HoldId
-    answer: str
-    by: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class DrainAsked:
     """Stop fetching and offering, finish what is out, flush; then reply. The membership stays."""
 
@@ -342,13 +355,6 @@ class StoreRefused:
     """The store must not be used (it evicts): nothing is handed out while `why` is not None."""
 
     why: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class GapUpdated:
-    """A gap of ours was acknowledged or fenced beside us."""
-
-    gap: Gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,10 +379,9 @@ Event: TypeAlias = (
     | PageWanted
     | RequestDropped
     | Reported
-    | ResolveAsked
-    | HoldAnswered
+    | RequestAnswered
+    | RequestLeft
     | DrainAsked
-    | GapUpdated
     | StoreRefused
     | Tick
 )

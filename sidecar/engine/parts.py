@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sidecar.engine.membership import Membership
     from sidecar.engine.reading import Reading
     from sidecar.engine.recovery import Recovery
+    from sidecar.engine.requests import Requests
     from sidecar.engine.writes import Writes
 
 
@@ -39,6 +40,7 @@ class Parts:
     gaps: Gaps
     conditions: Conditions
     forecasts: Forecasts
+    requests: Requests
 
     def introduce(self) -> None:
         """Lets each part know the others."""
@@ -53,5 +55,6 @@ class Parts:
             self.gaps,
             self.conditions,
             self.forecasts,
+            self.requests,
         ):
             part.parts = self

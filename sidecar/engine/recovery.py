@@ -16,7 +16,6 @@ from sidecar.core.facts import (
 from sidecar.core.faults import Absent, FaultKind, Known, Unreadable
 from sidecar.core.recovery import Phase, Step
 from sidecar.core.types import (
-    Condition,
     GapReason,
     Interval,
     Offset,
@@ -74,6 +73,8 @@ class Recovery(Part):
             cursor = self.context.cursors.get(partition)
             if cursor is None or cursor.revoking or cursor.ask != event.ask:
                 continue
+            if partition in event.requests:
+                self.parts.requests.heard(cursor, event.requests[partition], None)
             if cursor.phase is Phase.LOOKING:
                 self.judge(cursor, evidence)
         self.parts.enrolling.enrol()
@@ -100,15 +101,19 @@ class Recovery(Part):
             if cursor.same_answer_since is None
             else self.context.now.monotonic - cursor.same_answer_since
         )
-        judged = verdict.judge(evidence, self.context.policy, accepted=cursor.accepted)
+        judged = verdict.judge(evidence, self.context.policy)
+        accepted = self.parts.requests.accepted(cursor, judged)
+        if accepted is not None:
+            judged = verdict.judge(evidence, self.context.policy, accepted=accepted)
         if not isinstance(judged, verdict.Wait):
             cursor.same_answer_since = None
             cursor.same_answer = None
         elif cursor.same_answer == judged.answer:
             # Only the very same answer, without a break, comes to count as lasting.
             judged = verdict.judge(
-                evidence, self.context.policy, waited_seconds=waited, accepted=cursor.accepted
+                evidence, self.context.policy, waited_seconds=waited, accepted=accepted
             )
+        self.parts.requests.overtaken(cursor, judged)
         if cursor.resolving is not None:
             self.parts.gaps.resolve_judged(cursor, evidence)
             return
@@ -200,7 +205,7 @@ class Recovery(Part):
         cursor.claimed_as = judged.verdict
         cursor.distrusted = cursor.distrusted or evidence.cue is Cue.TRUNCATION_REPORTED
         cursor.owner = OwnerId(self.context.new_name("owner"))
-        base = judged.base
+        base, answered = self.parts.requests.carried(cursor, judged.base)
         reached = max(base.horizon, base.token.next)
         if judged.horizon_unknown:
             reached = max(reached, judged.log_end)
@@ -217,6 +222,7 @@ class Recovery(Part):
             judged.expected,
             claimed,
             history_ends=judged.history_ends,
+            requests=answered,
             audit=(
                 Audit(
                     self.context.now.wall, f"claimed: {judged.verdict}", "sidecar", judged.detail
@@ -370,10 +376,6 @@ class Recovery(Part):
         cursor.needs_commit = go.commit_first and not cursor.live
         if go.commit_again or go.verdict is Verdict.STORE_ROLLED_BACK:
             self.parts.commits.dirty.add(cursor.partition)
-        if checkpoint.replay is not None:
-            self.context.condition(
-                cursor, Condition.REPLAY_REQUESTED, True, f"of {checkpoint.replay}"
-            )
         if not cursor.live and (cursor.needs_commit or not cursor.started):
             self.context.move(cursor, Step.COMMITTED, detail="committing where reading begins")
             if cursor.needs_commit:
@@ -499,7 +501,8 @@ class Recovery(Part):
     def hold_blocked(self, cursor: Cursor, at: Offset, why: str) -> None:
         """Tried again ever less often: a setting or the log's start may let it pass one day."""
         detail = f"the record at {at} cannot be read: {why}"
-        known = cursor.hold_named == (Verdict.BLOCKED_RECORD, detail)
+        judged = verdict.Hold(Verdict.BLOCKED_RECORD, detail, str(at))
+        known = cursor.hold_id == judged.id(self.context.policy.group, cursor.partition)
         cursor.blocked_seconds = min(
             BLOCKED_SECONDS_MAX, cursor.blocked_seconds * 2 if known else WAIT_SECONDS_MAX
         )
@@ -510,7 +513,6 @@ class Recovery(Part):
         self.context.state_verdict(
             cursor, Verdict.BLOCKED_RECORD, detail, {"blocked_at": at, "next": cursor.next}
         )
-        judged = verdict.Hold(Verdict.BLOCKED_RECORD, detail)
         self.context.hold(cursor, judged, cursor.blocked_seconds)
 
     def leader_changed(self, partitions: tuple[Partition, ...]) -> None:

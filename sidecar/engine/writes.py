@@ -14,6 +14,7 @@ from sidecar.core.checkpoint import (
     Lost,
     NotInstalled,
     ReceiptRun,
+    audit_of,
 )
 from sidecar.core.evidence import Cue
 from sidecar.core.facts import (
@@ -23,6 +24,7 @@ from sidecar.core.facts import (
 )
 from sidecar.core.gap import Gap
 from sidecar.core.recovery import Phase, Step
+from sidecar.core.request import Request
 from sidecar.core.types import (
     AttemptId,
     Offset,
@@ -55,8 +57,10 @@ class Writes(Part):
         body: bool = True,
         history_ends: bool = False,
         audit: tuple[Audit, ...] = (),
+        requests: tuple[Request, ...] = (),
     ) -> None:
-        """`history_ends`: what is remembered of the partition is of a past that is over."""
+        """`history_ends`: what is remembered of the partition is of a past that is over.
+        `requests` are answered with it."""
         if cursor.install is not None:
             raise InvariantBroken("one_install", f"{cursor.partition}: {cursor.purpose} in flight")
         ahead = [] if page is None else page.beyond(head)
@@ -72,7 +76,8 @@ class Writes(Part):
             ahead=ahead,
             ahead_done=done,
             gaps=gaps,
-            audit=audit,
+            audit=(*audit, *map(audit_of, requests)),
+            requests=requests,
             body=body,
         )
         cursor.purpose = purpose
@@ -116,14 +121,6 @@ class Writes(Part):
                             1.0,
                         )
                     cursor.waiters.clear()
-                if purpose is m.Purpose.RESOLVE and cursor.resolving is not None:
-                    self.context.refuse(
-                        cursor.resolving[0],
-                        Refused.STORE_UNAVAILABLE,
-                        f"not known to be resolved: look at the gap again ({fault.detail})",
-                        1.0,
-                    )
-                    cursor.resolving = None
                 cursor.install_retry_seconds = min(
                     INSTALL_RETRY_SECONDS_MAX, max(0.1, cursor.install_retry_seconds * 2)
                 )
@@ -134,6 +131,7 @@ class Writes(Part):
 
     def installed(self, cursor: Cursor, purpose: m.Purpose, install: Install) -> None:
         cursor.checkpoint = install.checkpoint
+        self.parts.requests.written(cursor, install.requests)
         match purpose:
             case m.Purpose.CLAIM:
                 if cursor.phase is Phase.CLAIMING and not cursor.revoking:
@@ -142,7 +140,7 @@ class Writes(Part):
                     self.parts.recovery.remember(cursor, self.context.policy.overlap_records)
             case m.Purpose.PROMOTE:
                 self.parts.delivery.promoted(cursor, install)
-            case m.Purpose.HORIZON:
+            case m.Purpose.HORIZON | m.Purpose.NOTE:
                 self.parts.delivery.promote(cursor)
             case m.Purpose.OPEN:
                 cursor.gap = install.gaps[-1]
@@ -168,16 +166,15 @@ class Writes(Part):
     def install_lost(self, cursor: Cursor, purpose: m.Purpose, winner: Checkpoint | None) -> None:
         if purpose is m.Purpose.PROMOTE:
             self.parts.delivery.note_promotion(cursor, "lost", {}, None)
-        if cursor.resolving is not None:
-            self.context.refuse(
-                cursor.resolving[0], Refused.GAP_CHANGED, "the gap is another by now; list again"
-            )
-            cursor.resolving = None
+        # What was asked for still pends: it is heard again, and judged by what is found then.
+        cursor.resolving = None
+        cursor.answering = None
+        cursor.heard = None
         who = "nobody" if winner is None else f"generation {winner.generation}"
         detail = f"another write stands in the store ({who}); nothing of ours was installed"
         checkpoint = cursor.checkpoint
         if (
-            purpose in (m.Purpose.PROMOTE, m.Purpose.HORIZON)
+            purpose in (m.Purpose.PROMOTE, m.Purpose.HORIZON, m.Purpose.NOTE)
             and winner is not None
             and checkpoint is not None
             and winner.owner != checkpoint.owner

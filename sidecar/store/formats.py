@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from sidecar.core.checkpoint import Audit, Checkpoint, Identity
+from sidecar.core.checkpoint import Audit, Checkpoint, Identity, Paused
 from sidecar.core.types import (
     ClusterId,
     GapId,
@@ -63,6 +63,7 @@ class _Body(msgspec.Struct):
     replay: tuple[int, int | None] | None = None
     store_epoch: str = ""
     resolved: str | None = None
+    paused: tuple[str, str, float] | None = None
 
 
 class _Audit(msgspec.Struct):
@@ -130,6 +131,9 @@ def encode_body(checkpoint: Checkpoint) -> bytes:
             None if checkpoint.replay is None else (checkpoint.replay.first, checkpoint.replay.end),
             checkpoint.store_epoch,
             checkpoint.resolved,
+            None
+            if checkpoint.paused is None
+            else (checkpoint.paused.by, checkpoint.paused.why, checkpoint.paused.at),
         )
     )
 
@@ -185,6 +189,7 @@ def decode_checkpoint(fields: Sequence[bytes | None]) -> Checkpoint:
         None if wire.replay is None else interval(*wire.replay),
         wire.store_epoch,
         None if wire.resolved is None else GapId(wire.resolved),
+        None if wire.paused is None else Paused(*wire.paused),
     )
 
 

@@ -133,6 +133,18 @@ class TelemetryRecorder:
                     by=None if entry is None else entry.by,
                     evidence=gap.evidence,
                 )
+            case f.RequestSettled(request):
+                self._events.info(
+                    "request_settled",
+                    **_at(request.partition),
+                    request=request.id,
+                    kind=request.kind.value,
+                    target=request.target,
+                    by=request.by,
+                    state=request.state.value,
+                    code=request.code,
+                    detail=request.detail,
+                )
             case f.CaughtUp(partition, position):
                 self._events.info("caught_up", **_at(partition), position=position)
             case f.ConditionChanged(partition, condition, present, detail):

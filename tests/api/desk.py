@@ -121,7 +121,6 @@ def a_hold() -> HoldView:
         partition=ORDERS,
         verdict=Verdict.UNKNOWN,
         evidence={"next": 107},
-        answers=("retry",),
         since=NOW,
         detail="in no row of the table",
     )

@@ -22,7 +22,7 @@ MUTATIONS: list[tuple[str, Any]] = [
     ("/v1/gaps/g-1/fence", None),
     ("/v1/gaps/g-1/acknowledge", ASSENT),
     ("/v1/gaps/g-1/resolve", {"resolution": "accepted", **ASSENT}),
-    ("/v1/holds/h-1/answer", {"answer": "retry", **ASSENT}),
+    ("/v1/holds/h-1/answer", {"answer": "look", **ASSENT}),
     ("/v1/drain", None),
 ]
 

@@ -152,7 +152,7 @@ async def test_decisions_are_what_the_document_says(bench: Bench) -> None:
         ("fenceGap", "/v1/gaps/g-1/fence", None),
         ("acknowledgeGap", "/v1/gaps/g-1/acknowledge", assent),
         ("resolveGap", "/v1/gaps/g-1/resolve", {"resolution": "accepted", **assent}),
-        ("answerHold", "/v1/holds/h-1/answer", {"answer": "retry", **assent}),
+        ("answerHold", "/v1/holds/h-1/answer", {"answer": "look", **assent}),
         ("drain", "/v1/drain", None),
     ):
         async with bench.client.post(path, json=body) as response:

@@ -283,8 +283,8 @@ async def test_holds_are_listed_and_answered(bench: Bench) -> None:
     status, body = await get(bench, "/v1/holds")
     assert status == 200
     (hold,) = body["holds"]
-    assert (hold["id"], hold["answers"], hold["topic"]) == ("h-1", ["retry"], "orders")
-    answer = {"answer": "retry", **ASSENT}
+    assert (hold["id"], hold["answers"], hold["topic"]) == ("h-1", ["look"], "orders")
+    answer = {"answer": "look", **ASSENT}
     assert await post(bench, "/v1/holds/h-1/answer", answer) == (200, hold)
     status, problem = await post(bench, "/v1/holds/h-1/answer", {**answer, "answer": "skip"})
     assert (status, problem["type"]) == (422, "answer-impossible")

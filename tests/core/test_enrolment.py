@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sidecar.core.checkpoint import RegisteredTopic
 from sidecar.core.enrolment import (
     CannotEnrol,
     Create,
@@ -73,6 +74,23 @@ def test_refuse_writes_nothing() -> None:
     assert list(plan.partitions) == PARTITIONS
 
 
+def test_an_answer_counts_for_its_partition_alone() -> None:
+    """Those that nobody answered for are left out, and are refused again when they are asked for:
+    that their topic is registered by then does not make them new."""
+    refuse = replace(POLICY, start=Start.REFUSE)
+    answered = {PARTITIONS[0]: Start.LATEST}
+    plan = enrol(group(), refuse, answered=answered)
+    assert isinstance(plan, Create)
+    assert dict(plan.registry.baselines) == {PARTITIONS[0]: 80}
+    after = group(registry=Known(plan.registry))
+    again = enrol(after, refuse)
+    assert isinstance(again, StartRefused)
+    assert list(again.partitions) == PARTITIONS[1:]
+    more = enrol(after, refuse, answered={PARTITIONS[2]: Start.EARLIEST})
+    assert isinstance(more, Register)
+    assert dict(more.baselines) == {PARTITIONS[2]: 10}
+
+
 def test_refuse_lets_a_group_with_a_history_go_on() -> None:
     known = Known({p: foreign(50).value for p in PARTITIONS})
     assert set(created(group(committed=known), start=Start.REFUSE).registry.baselines.values()) == {
@@ -92,7 +110,8 @@ def test_commits_of_ours_mark_a_rebuilt_registry_and_name_the_store_before() -> 
 def test_a_later_index_of_a_known_topic_begins_at_its_log_start() -> None:
     """Whatever the start policy: nobody can have read it before."""
     grown = group(
-        registry=Known(registry()), topics={"orders": Known(TopicDescription(TOPIC, 3, False))}
+        registry=Known(registry(topics={"orders": RegisteredTopic(TOPIC, 1, 1)})),
+        topics={"orders": Known(TopicDescription(TOPIC, 3, False))},
     )
     plan = enrol(grown, replace(POLICY, start=Start.LATEST))
     assert isinstance(plan, Register)

@@ -14,6 +14,7 @@ from typing import Any
 
 from sidecar.core.facts import Fact
 from sidecar.core.policy import Policy
+from sidecar.core.request import Request, RequestId, RequestKind, resolve_arguments
 from sidecar.core.types import GroupId, Instant, Outcome, Partition, StoreId
 from sidecar.core.views import (
     AllApplied,
@@ -159,10 +160,21 @@ class Driven:
         )
         return answer
 
-    def resolve(self, request: ResolveRequest) -> Any:
+    def resolve(self, wanted: ResolveRequest) -> Request:
+        """Leaves the request, gives the owner its second, and returns what became of it."""
         gap = self.engine.cursors[ORDERS].gap
         assert gap is not None
-        return self.request(lambda n: m.ResolveAsked(n, gap.id, request))
+        name = RequestId(f"asked-{next(self._requests)}")
+        at, arguments = self.instant.wall, resolve_arguments(wanted)
+        left = Request(
+            *(name, GROUP, ORDERS, RequestKind.RESOLVE, gap.id, wanted.by, wanted.why, at),
+            arguments,
+        )
+        at_once(self.store.leave(left))
+        self.run(1.0)
+        kept = at_once(self.store.requests(GROUP, [ORDERS]))[ORDERS].value
+        found: Request = next(one for one in kept if one.id == name)
+        return found
 
     def produce(self, *values: bytes, timestamp: int | None = int(WALL * 1000)) -> None:
         for value in values:

@@ -19,6 +19,7 @@ from sidecar.core.evidence import Committed
 from sidecar.core.faults import Component, Fault, FaultKind, Known
 from sidecar.core.gap import Gap, Resolution, fenced
 from sidecar.core.policy import Policy
+from sidecar.core.request import Request, RequestId, RequestKind, resolve_arguments
 from sidecar.core.types import (
     GroupId,
     Instant,
@@ -435,7 +436,21 @@ class World:
             fence=fence,
             resume_at=somewhere if rng.random() < 0.5 else None,
         )
-        self.give(life, m.ResolveAsked(self.request(life), gap.id, request))
+        self.made += 1
+        left = Request(
+            RequestId(f"asked-{self.made}"),
+            GROUP,
+            gap.partition,
+            RequestKind.RESOLVE,
+            gap.id,
+            request.by,
+            request.why,
+            1_000_000.0 + self.now,
+            resolve_arguments(request),
+        )
+        _finish(self.store.leave(left))
+        if rng.random() < 0.5:
+            self.give(life, m.RequestLeft(gap.partition))
 
     def fence(self, life: Life, gap: Gap) -> Offset | None:
         """An end offset, taken now and written into the gap."""
@@ -446,7 +461,6 @@ class World:
             return None
         answer = _finish(self.store.update_gap(taken, was=gap))
         if isinstance(answer, Known) and answer.value is not None:
-            self.give(life, m.GapUpdated(answer.value))
             return fence
         return None
 

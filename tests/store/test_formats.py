@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.core.checkpoint import Audit, Checkpoint, Identity, RegisteredTopic, Registry
+from sidecar.core.checkpoint import (
+    Audit,
+    Checkpoint,
+    Identity,
+    Paused,
+    RegisteredTopic,
+    Registry,
+)
 from sidecar.core.gap import AUDIT_ENTRIES_MAX, Decision, Gap, GapEvent, GapState, Resolution
 from sidecar.core.types import (
     ClusterId,
@@ -155,6 +162,7 @@ FULL_CHECKPOINT = Checkpoint(
     replay=Interval(Offset(1), Offset(2)),
     store_epoch="run/replication",
     resolved=GapId("gap-before"),
+    paused=Paused("on-call", "a migration", 2.5),
 )
 EVENT = GapEvent(1.5, "acknowledged", "on-call", "why", {"a": [1]})
 FULL_GAP = Gap(

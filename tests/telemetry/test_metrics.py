@@ -20,6 +20,7 @@ from sidecar.core.types import (
     Condition,
     GapId,
     GapReason,
+    GroupId,
     Interval,
     Offset,
     Outcome,
@@ -33,6 +34,7 @@ from sidecar.telemetry.metrics import Metrics
 from sidecar.telemetry.recorder import TelemetryRecorder
 from sidecar.telemetry.reference import metrics_page
 from tests.api.desk import FakeDesk, a_gap, view
+from tests.store.values import request_of
 from tests.telemetry.conftest import Lines
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -393,6 +395,7 @@ def facts() -> list[Any]:
         f.PromotionEnded(ORDERS, "won", Offset(6), 3, {Outcome.APPLIED: 2}, 0.01),
         f.CommitEnded({ORDERS: Offset(7)}, {}),
         f.HoleCovered(ORDERS, Offset(7), Offset(8), "inner"),
+        f.RequestSettled(request_of(GroupId("g"), partition=ORDERS).done("done", at=1.0)),
         f.GapOpened(a_gap()),
         f.GapChanged(a_gap()),
         f.CaughtUp(ORDERS, Offset(8)),

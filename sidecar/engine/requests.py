@@ -1,0 +1,299 @@
+"""What people ask of our partitions: heard from the store, executed in order, answered once.
+
+A request comes from one place, the store, whoever left it: a command beside us, our own HTTP side,
+or somebody who asked while nobody had the partition. It is heard when the counter in the owner's
+mark moved, with every look, and, where there is no checkpoint to count in, each time. It is
+executed where the partition stands still (delivering, at a gap, held), one at a time. An answer
+that comes with a change is written with the change, in one install; so a request is never half
+done, and an owner that dies in between leaves it to the next one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from sidecar.core import verdict
+from sidecar.core.checkpoint import Checkpoint, Paused
+from sidecar.core.evidence import Cue
+from sidecar.core.facts import FaultMet, RequestSettled
+from sidecar.core.faults import Answer, FaultKind, Known, Unreadable
+from sidecar.core.policy import Start
+from sidecar.core.recovery import Phase
+from sidecar.core.request import Request, RequestKind, resolving
+from sidecar.core.types import Condition, OwnerId, Partition, Verdict
+from sidecar.core.views import Refusal, Refused
+from sidecar.engine import messages as m
+from sidecar.engine.cursor import SETTLED_KEPT, Cursor, Resolving
+from sidecar.engine.parts import Part
+
+RESTING = (Phase.DELIVERING, Phase.GAP, Phase.HELD)
+"""Where a partition stands still: what it is asked there is judged by what was found."""
+FLAGS = (RequestKind.PAUSE, RequestKind.CONTINUE)
+
+
+class Requests(Part):
+    def heard(self, cursor: Cursor, answer: Answer[Sequence[Request]], counted: int | None) -> None:
+        """`counted`: the counter as it was read before the requests were; None: not read."""
+        if isinstance(answer, Unreadable):
+            self.context.note(FaultMet(answer.fault, cursor.partition))
+            return
+        moved = counted is not None and counted != cursor.heard
+        if counted is not None:
+            cursor.heard = counted
+        cursor.pending = tuple(
+            one for one in answer.value if one.pending and one.id not in cursor.settled
+        )
+        if moved and cursor.phase is Phase.GAP and not cursor.pending:
+            # Somebody acknowledged or fenced it beside us.
+            self.context.look(cursor, Cue.REQUESTED)
+        self.advance(cursor)
+
+    def left(self, partition: Partition) -> None:
+        """Our own HTTP side left one: hear it now."""
+        cursor = self.context.cursors.get(partition)
+        if cursor is not None:
+            self.parts.membership.watch_now()
+
+    def advance(self, cursor: Cursor) -> None:
+        """Executes the first that can be, if nothing else is under way."""
+        for request in cursor.pending:
+            if (
+                cursor.revoking
+                or self.context.draining
+                or cursor.install is not None
+                or cursor.resolving is not None
+                or cursor.answering is not None
+                or self.context.now.monotonic < cursor.execute_at
+            ):
+                return
+            self._take(cursor, request)
+
+    def _take(self, cursor: Cursor, request: Request) -> None:
+        match request.kind:
+            case RequestKind.RESOLVE:
+                self._resolve(cursor, request)
+            case RequestKind.ANSWER:
+                self._answer(cursor, request)
+            case RequestKind.PAUSE | RequestKind.CONTINUE:
+                self._flag(cursor, request)
+            case RequestKind.SKIP | RequestKind.REPLAY:
+                self._unknown(cursor, request)
+            case _:
+                assert_never(request.kind)
+
+    def _unknown(self, cursor: Cursor, request: Request) -> None:
+        self.refuse(
+            cursor, request, Refused.REQUEST_REFUSED, f"this release cannot {request.kind} yet"
+        )
+
+    # Gaps
+
+    def _resolve(self, cursor: Cursor, request: Request) -> None:
+        if cursor.phase not in RESTING:
+            return
+        wanted = resolving(request)
+        if wanted is None:
+            self.refuse(
+                cursor, request, Refused.RESOLUTION_IMPOSSIBLE, "the request cannot be read"
+            )
+        elif cursor.phase is Phase.HELD:
+            self.refuse(
+                cursor,
+                request,
+                Refused.GAP_CHANGED,
+                f"the partition is held ({cursor.verdict}): that comes first; list the holds",
+            )
+        elif cursor.phase is not Phase.GAP or cursor.gap is None or cursor.gap.id != request.target:
+            self.refuse(
+                cursor,
+                request,
+                Refused.GAP_CHANGED,
+                "no open gap of that id stands here any more; list the gaps again",
+            )
+        else:
+            cursor.resolving = Resolving(wanted, request)
+            self.context.look(cursor, Cue.REQUESTED)
+
+    # Holds
+
+    def _answer(self, cursor: Cursor, request: Request) -> None:
+        view = next((v for v in cursor.hold_views() if v.id == request.target), None)
+        answer = str(request.arguments.get("answer", ""))
+        if view is None:
+            if cursor.phase in RESTING:
+                self.refuse(
+                    cursor,
+                    request,
+                    Refused.HOLD_UNKNOWN,
+                    "what was held is another situation by now, or was answered; list the holds "
+                    "again",
+                )
+            return
+        if answer not in view.answers:
+            allowed = ", ".join(view.answers) or f"none: {view.mends}"
+            self.refuse(cursor, request, Refused.ANSWER_IMPOSSIBLE, f"permitted answers: {allowed}")
+            return
+        match view.verdict:
+            case Verdict.START_REFUSED | Verdict.ADOPTED | Verdict.SCOPE_CHANGED:
+                # What it leads to is claimed, or opened, with this answer in the same write.
+                cursor.answering = request
+                self.context.look(cursor, Cue.REQUESTED)
+            case Verdict.UNKNOWN:
+                self.settle(cursor, request.done("looking again", at=self.context.now.wall))
+                self.context.look(cursor, Cue.REQUESTED)
+            case Condition.REPLAY_REQUESTED if answer == "dismiss":
+                self._dismiss(cursor, request)
+            case _:
+                self._unknown(cursor, request)
+
+    def _dismiss(self, cursor: Cursor, request: Request) -> None:
+        checkpoint = cursor.checkpoint
+        if cursor.phase is not Phase.DELIVERING or checkpoint is None:
+            return
+        done = request.done(f"{checkpoint.replay} is not delivered again", at=self.context.now.wall)
+        self._write(cursor, checkpoint.succeed(replay=None), done)
+
+    def starts(self, cursors: Iterable[Cursor]) -> dict[Partition, Start]:
+        """Where somebody said that a partition begins, by answering what it was held for."""
+        held = verdict.start_refused()
+        return {
+            cursor.partition: Start(str(cursor.answering.arguments["answer"]))
+            for cursor in cursors
+            if cursor.answering is not None
+            and cursor.answering.target == held.id(self.context.policy.group, cursor.partition)
+        }
+
+    def accepted(self, cursor: Cursor, judged: verdict.Judgement) -> Verdict | None:
+        """The hold that was judged, if it is the very one that somebody answered."""
+        if cursor.answering is None or not isinstance(judged, verdict.Hold):
+            return None
+        found = judged.id(self.context.policy.group, cursor.partition)
+        return judged.verdict if found == cursor.answering.target else None
+
+    def overtaken(self, cursor: Cursor, judged: verdict.Judgement) -> None:
+        """The answer was to something that is not found any more."""
+        request = cursor.answering
+        if request is None or not isinstance(judged, verdict.Hold | verdict.Stand):
+            return
+        cursor.answering = None
+        self.refuse(
+            cursor,
+            request,
+            Refused.HOLD_UNKNOWN,
+            "what was held is another situation by now; list the holds again",
+        )
+
+    # Pause and continue
+
+    def _flag(self, cursor: Cursor, request: Request) -> None:
+        checkpoint = cursor.checkpoint
+        if cursor.phase not in (Phase.DELIVERING, Phase.GAP) or checkpoint is None:
+            return
+        flagged, done = self._flagged(checkpoint, request)
+        self._write(cursor, flagged.succeed(), done)
+
+    def _flagged(self, checkpoint: Checkpoint, request: Request) -> tuple[Checkpoint, Request]:
+        now, pause = self.context.now.wall, request.kind is RequestKind.PAUSE
+        before = checkpoint.paused
+        paused = Paused(request.by, request.why, now) if pause else None
+        if pause:
+            detail = "paused already; now by and for this" if before else "paused"
+        else:
+            detail = "going on" if before else "it was not paused"
+        return replace(checkpoint, paused=paused), request.done(detail, at=now)
+
+    def carried(self, cursor: Cursor, base: Checkpoint) -> tuple[Checkpoint, tuple[Request, ...]]:
+        """What a claim takes along: the answer that led to it, and whether it is paused, which has
+        to stand before anything is delivered."""
+        done: list[Request] = []
+        held = verdict.start_refused().id(self.context.policy.group, cursor.partition)
+        for request in cursor.pending:
+            if request.kind in FLAGS:
+                base, settled = self._flagged(base, request)
+                done.append(settled)
+            elif request == cursor.answering or (
+                request.kind is RequestKind.ANSWER and request.target == held
+            ):
+                # Of the latter: it was written into the registry by an owner that then died.
+                done.append(request.done(f"reading begins at {base.token.next}", at=self._wall))
+        return base, tuple(done)
+
+    def answered(self, cursor: Cursor, detail: str) -> tuple[Request, ...]:
+        """The answer that led to a gap."""
+        request = cursor.answering
+        return () if request is None else (request.done(detail, at=self._wall),)
+
+    # Settling
+
+    @property
+    def _wall(self) -> float:
+        return self.context.now.wall
+
+    def _write(self, cursor: Cursor, checkpoint: Checkpoint, *done: Request) -> None:
+        """A change of what stands beside the position, with the answer to what asked for it."""
+        assert cursor.checkpoint is not None
+        cursor.owner = cursor.owner or OwnerId(self.context.new_name("owner"))
+        self.parts.writes.install(
+            cursor,
+            m.Purpose.NOTE,
+            cursor.checkpoint.expected,
+            replace(checkpoint, owner=cursor.owner),
+            requests=done,
+        )
+
+    def written(self, cursor: Cursor, requests: Sequence[Request]) -> None:
+        """An install stands, and the answers that came with it."""
+        for request in requests:
+            self._settled(cursor, request)
+        self.show(cursor)
+
+    def show(self, cursor: Cursor) -> None:
+        """What stands in the checkpoint, as conditions."""
+        checkpoint = cursor.checkpoint
+        if checkpoint is None:
+            return
+        paused, replay = checkpoint.paused, checkpoint.replay
+        self.context.condition(
+            cursor, Condition.PAUSED, paused is not None, "" if paused is None else str(paused)
+        )
+        self.context.condition(
+            cursor,
+            Condition.REPLAY_REQUESTED,
+            replay is not None,
+            "" if replay is None else f"of {replay}",
+        )
+
+    def refuse(self, cursor: Cursor, request: Request, refused: Refused, detail: str) -> None:
+        self.settle(cursor, request.refused(Refusal(refused, detail), at=self._wall))
+
+    def settle(self, cursor: Cursor, answered: Request) -> None:
+        """An answer that changes nothing else."""
+        self._forget(cursor, answered)
+        owner = None if cursor.checkpoint is None else cursor.checkpoint.owner
+        self.context.do(m.AnswerRequest(self.context.ask(), answered, owner))
+
+    def request_answered(self, event: m.RequestAnswered) -> None:
+        cursor = self.context.cursors.get(event.request.partition)
+        if isinstance(event.answer, Known):
+            self.context.note(RequestSettled(event.answer.value))
+        elif cursor is not None:
+            # Somebody else answers it, or it is to be answered again: the store knows.
+            cursor.settled = deque(
+                (known for known in cursor.settled if known != event.request.id), SETTLED_KEPT
+            )
+            cursor.heard = None
+            if event.answer.fault.kind is not FaultKind.REFUSED:
+                self.context.note(FaultMet(event.answer.fault, cursor.partition))
+
+    def _settled(self, cursor: Cursor, request: Request) -> None:
+        self._forget(cursor, request)
+        self.context.note(RequestSettled(request))
+
+    def _forget(self, cursor: Cursor, request: Request) -> None:
+        cursor.settled.append(request.id)
+        cursor.pending = tuple(one for one in cursor.pending if one.id != request.id)
+        if cursor.answering is not None and cursor.answering.id == request.id:
+            cursor.answering = None

@@ -1,0 +1,342 @@
+"""What people ask, executed by whoever has the partition, and never half done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sidecar.core import gap as gaps
+from sidecar.core.facts import GapChanged, RequestSettled
+from sidecar.core.faults import Component, Fault, FaultKind
+from sidecar.core.gap import Resolution
+from sidecar.core.policy import Adopt, Start
+from sidecar.core.request import Request, RequestKind, RequestState
+from sidecar.core.types import Condition, IsolationLevel, Partition, Verdict
+from tests.engine.stand import GROUP, P0, TOPIC, Life, Stand, finish
+from tests.fakes.store import AWAY
+
+P1 = Partition(TOPIC, 1)
+DENIED = Fault(Component.KAFKA, FaultKind.AUTHORIZATION, "TOPIC_AUTHORIZATION_FAILED", "denied")
+
+
+def at_a_gap() -> tuple[Stand, Life]:
+    """Applied up to 4, and the log begins at 8."""
+    stand = Stand(records=12)
+    life = stand.start()
+    stand.apply(life, 4)
+    stand.kill(life)
+    stand.kafka.delete_records(TOPIC, 0, 8)
+    life = stand.start()
+    stand.until(lambda: stand.view(life).state == "gap")
+    return stand, life
+
+
+# --- gaps -----------------------------------------------------------------------------------------
+
+
+def test_a_resolution_that_was_left_is_executed_within_a_second() -> None:
+    """By the owner, who hears of it from the store; it is answered in the same write, and audited
+    with who and why."""
+    stand, life = at_a_gap()
+    name = stand.ask(RequestKind.RESOLVE, stand.gap().id, resolution="accepted")
+    stand.run(1.0)
+    answered = stand.asked(name)
+    assert (answered.state, answered.detail) == (RequestState.DONE, "reading goes on at 8")
+    stand.until(lambda: stand.view(life).state == "delivering", 1.0)
+    assert stand.view(life).next == 8
+    assert ("asked: resolve", "on-call", "a test") in stand.audit()
+    assert ("done: resolve", "on-call", "reading goes on at 8") in stand.audit()
+    (resolved,) = finish(stand.store.gaps(GROUP)).value
+    assert (resolved.resolution.by, resolved.resolution.resolution) == (
+        "on-call",
+        Resolution.ACCEPTED,
+    )
+    assert [f.request.id for f in life.facts if isinstance(f, RequestSettled)] == [name]
+
+
+def test_a_resolution_that_cannot_hold_is_refused_with_words() -> None:
+    stand, life = at_a_gap()
+    name = stand.ask(RequestKind.RESOLVE, stand.gap().id, resolution="accepted", resume_at=9)
+    stand.run(1.0)
+    answered = stand.asked(name)
+    assert (answered.state, answered.code) == (RequestState.REFUSED, "resolution-impossible")
+    assert "goes on at 8" in answered.detail
+    assert stand.view(life).state == "gap"
+
+
+@pytest.mark.parametrize("arguments", [{"resolution": "whatever"}, {"resolution": 7}, {}])
+def test_a_request_that_cannot_be_read_is_refused(arguments: dict[str, Any]) -> None:
+    """Somebody else's tool may have written it; nothing stops."""
+    stand, _ = at_a_gap()
+    name = stand.ask(RequestKind.RESOLVE, stand.gap().id, **arguments)
+    stand.run(1.0)
+    assert stand.asked(name).code == "resolution-impossible"
+
+
+def test_a_request_for_a_gap_that_is_none_any_more_is_refused() -> None:
+    stand, _ = at_a_gap()
+    gap = stand.gap().id
+    first = stand.ask(RequestKind.RESOLVE, gap, resolution="accepted")
+    second = stand.ask(RequestKind.RESOLVE, gap, resolution="accepted")
+    stand.run(3.0)
+    assert stand.asked(first).state is RequestState.DONE
+    assert (stand.asked(second).state, stand.asked(second).code) == (
+        RequestState.REFUSED,
+        "gap-changed",
+    )
+
+
+def test_what_is_left_while_nobody_runs_is_executed_by_the_next_owner() -> None:
+    stand, life = at_a_gap()
+    stand.kill(life)
+    name = stand.ask(RequestKind.RESOLVE, stand.gap().id, resolution="accepted")
+    stand.run(2.0)
+    assert stand.asked(name).pending
+    life = stand.start()
+    stand.until(lambda: stand.view(life).state == "delivering")
+    assert stand.asked(name).state is RequestState.DONE
+
+
+def test_a_request_outlives_an_owner_that_dies_over_it() -> None:
+    """The write is lost on its way and its owner with it: it still pends, and is executed."""
+    stand, life = at_a_gap()
+    name = stand.ask(RequestKind.RESOLVE, stand.gap().id, resolution="accepted")
+    stand.store.away()
+    stand.run(1.0)
+    stand.kill(life)
+    stand.store.away(None)
+    assert stand.asked(name).pending
+    life = stand.start()
+    stand.until(lambda: stand.view(life).state == "delivering")
+    assert stand.asked(name).state is RequestState.DONE
+
+
+def test_an_acknowledgement_beside_the_owner_is_heard_within_a_second() -> None:
+    """It needs nobody, and whoever has the partition says that it heard."""
+    stand, life = at_a_gap()
+    standing = stand.gap()
+    seen = gaps.acknowledge(standing, by="on-call", why="seen", at=stand.now().wall)
+    assert seen is not None
+    finish(stand.store.update_gap(seen, was=standing))
+    stand.run(1.0)
+    told = [f.gap for f in life.facts if isinstance(f, GapChanged)]
+    assert [(gap.state, gap.audit[-1].by) for gap in told] == [("acknowledged", "on-call")]
+    assert stand.view(life).state == "gap"
+
+
+def test_evidence_that_cannot_be_had_refuses_nothing() -> None:
+    """It is asked again, not often, until it can be."""
+    stand, _ = at_a_gap()
+    gap = stand.gap().id
+    stand.kafka.fail("log_starts", AWAY, times=None)
+    name = stand.ask(RequestKind.RESOLVE, gap, resolution="accepted")
+    stand.run(5.0)
+    assert stand.asked(name).pending
+    stand.kafka.heal()
+    stand.until(lambda: stand.asked(name).state is RequestState.DONE)
+
+
+# --- holds ----------------------------------------------------------------------------------------
+
+
+def hold_of(life: Life, partition: Partition = P0) -> str:
+    (view,) = life.engine.cursors[partition].hold_views()
+    return view.id
+
+
+def test_a_hold_has_the_same_id_for_every_owner_and_another_at_another_place() -> None:
+    stand = Stand(partitions=2, start=Start.REFUSE)
+    first = stand.start()
+    stand.until(lambda: stand.view(first).state == "held")
+    before = hold_of(first)
+    assert hold_of(first, P1) != before
+    stand.run(20.0)
+    assert hold_of(first) == before
+    stand.kill(first)
+    second = stand.start()
+    stand.until(lambda: stand.view(second).state == "held")
+    assert hold_of(second) == before
+
+
+def test_an_answer_to_a_start_counts_for_its_partition_alone() -> None:
+    """The other one is still held, with its own id."""
+    stand = Stand(partitions=2, records=5, start=Start.REFUSE)
+    life = stand.start()
+    stand.until(lambda: stand.view(life).state == "held")
+    name = stand.ask(RequestKind.ANSWER, hold_of(life), answer="latest")
+    stand.until(lambda: stand.view(life).state == "delivering", 2.0)
+    assert stand.view(life).next == 5
+    assert stand.asked(name).state is RequestState.DONE
+    stand.run(15.0)
+    assert stand.view(life, P1).state == "held"
+    other = stand.ask(RequestKind.ANSWER, hold_of(life, P1), partition=P1, answer="earliest")
+    stand.until(lambda: stand.view(life, P1).state == "delivering", 2.0)
+    assert stand.view(life, P1).next == 0
+    assert stand.asked(other, P1).state is RequestState.DONE
+
+
+def test_an_answer_left_while_nobody_runs_finds_its_situation_again() -> None:
+    stand = Stand(records=5, start=Start.REFUSE)
+    life = stand.start()
+    stand.until(lambda: stand.view(life).state == "held")
+    named = hold_of(life)
+    stand.kill(life)
+    name = stand.ask(RequestKind.ANSWER, named, answer="earliest")
+    life = stand.start()
+    stand.until(lambda: stand.view(life).state == "delivering")
+    assert stand.asked(name).state is RequestState.DONE
+    assert ("asked: answer", "on-call", "a test") in stand.audit()
+
+
+def test_an_adoption_is_answered_once_and_for_the_offset_that_was_shown() -> None:
+    """The group commits on meanwhile: that is another situation, and another answer."""
+    stand = Stand(records=9, adopt=Adopt.HOLD)
+    stand.kafka.reset_offset(GROUP, P0, 3)
+    life = stand.start()
+    stand.until(lambda: stand.view(life).state == "held")
+    named = hold_of(life)
+    stand.kill(life)
+    stand.kafka.reset_offset(GROUP, P0, 5)
+    stale = stand.ask(RequestKind.ANSWER, named, answer="commit")
+    life = stand.start()
+    stand.until(lambda: not stand.asked(stale).pending)
+    assert (stand.asked(stale).state, stand.asked(stale).code) == (
+        RequestState.REFUSED,
+        "hold-unknown",
+    )
+    assert stand.view(life).state == "held"
+    fresh = stand.ask(RequestKind.ANSWER, hold_of(life), answer="commit")
+    stand.until(lambda: stand.view(life).state == "delivering")
+    assert stand.view(life).next == 5
+    assert stand.asked(fresh).state is RequestState.DONE
+
+
+def test_a_changed_scope_is_accepted_by_an_answer() -> None:
+    stand = Stand(records=9)
+    life = stand.start()
+    stand.apply(life, 4)
+    stand.kill(life)
+    life = stand.start(isolation=IsolationLevel.READ_UNCOMMITTED)
+    stand.until(lambda: stand.view(life).state == "held")
+    name = stand.ask(RequestKind.ANSWER, hold_of(life), answer="accept")
+    stand.until(lambda: stand.view(life).state == "delivering")
+    assert stand.asked(name).state is RequestState.DONE
+    stand.kill(life)
+    life = stand.start(isolation=IsolationLevel.READ_UNCOMMITTED)
+    stand.until(lambda: stand.view(life).state == "delivering")
+
+
+@pytest.mark.parametrize("answer", ["commit", ""])
+def test_an_answer_that_is_not_permitted_is_refused_with_those_that_are(answer: str) -> None:
+    stand = Stand(start=Start.REFUSE)
+    life = stand.start()
+    stand.until(lambda: stand.view(life).state == "held")
+    name = stand.ask(RequestKind.ANSWER, hold_of(life), answer=answer)
+    stand.run(1.0)
+    assert (stand.asked(name).code, stand.asked(name).detail) == (
+        "answer-impossible",
+        "permitted answers: earliest, latest",
+    )
+
+
+def test_a_replay_that_somebody_asked_for_by_committing_is_dismissed_by_an_answer() -> None:
+    """It is listed among the holds though nothing is held, and gone for good after the answer."""
+    stand = Stand(records=12)
+    life = stand.start()
+    stand.apply(life, 8)
+    stand.kill(life)
+    stand.kafka.reset_offset(GROUP, P0, 3)
+    life = stand.start()
+    stand.until(lambda: stand.view(life).conditions == (Condition.REPLAY_REQUESTED,))
+    (shown,) = life.engine.holds()
+    assert (shown.verdict, shown.answers) == (Condition.REPLAY_REQUESTED, ("replay", "dismiss"))
+    name = stand.ask(RequestKind.ANSWER, shown.id, answer="dismiss")
+    stand.run(1.0)
+    assert stand.asked(name).state is RequestState.DONE
+    assert stand.view(life).conditions == ()
+    assert life.engine.holds() == []
+    stand.kill(life)
+    life = stand.start()
+    stand.until(lambda: stand.view(life).state == "delivering")
+    assert stand.view(life).conditions == ()
+
+
+def test_what_cannot_be_answered_says_what_mends_it() -> None:
+    """And an answer to it is refused with the same words."""
+    stand = Stand(records=3)
+    life = stand.start()
+    stand.until(lambda: stand.view(life).state == "delivering")
+    stand.kill(life)
+    stand.kafka.fail("topics", DENIED, times=None)
+    life = stand.start()
+    stand.until(lambda: stand.view(life).state == "held")
+    (shown,) = life.engine.holds()
+    assert (shown.verdict, shown.answers) == (Verdict.AUTHORIZATION, ())
+    assert "grant the right" in shown.mends
+    assert stand.view(life).hold == shown.id
+    name = stand.ask(RequestKind.ANSWER, shown.id, answer="accept")
+    stand.run(1.0)
+    assert (stand.asked(name).code, shown.mends in stand.asked(name).detail) == (
+        "answer-impossible",
+        True,
+    )
+
+
+# --- pause ----------------------------------------------------------------------------------------
+
+
+def test_a_paused_partition_delivers_nothing_and_says_who_wants_it_so() -> None:
+    """What was out is taken and committed; it stays paused across restarts, and goes on where it
+    was when somebody says so."""
+    stand = Stand(records=12)
+    life = stand.start()
+    page = stand.take(life)
+    assert page is not None
+    stand.ask(RequestKind.PAUSE)
+    stand.run(1.0)
+    assert stand.report(life, page).next == 4
+    assert stand.take(life) is None
+    shown = stand.view(life)
+    assert (shown.state, shown.detail) == ("delivering", "paused by on-call: a test")
+    assert shown.conditions == (Condition.PAUSED,)
+    stand.until(lambda: stand.view(life).committed == 4, 2.0)
+    stand.kill(life)
+    life = stand.start()
+    stand.until(lambda: stand.view(life).state == "delivering")
+    assert stand.take(life) is None
+    assert stand.view(life).conditions == (Condition.PAUSED,)
+    name = stand.ask(RequestKind.CONTINUE)
+    stand.run(1.0)
+    assert stand.asked(name).state is RequestState.DONE
+    assert stand.view(life).conditions == ()
+    again = stand.take(life)
+    assert again is not None
+    assert again.first == 4
+
+
+def test_a_pause_that_was_left_while_nobody_ran_stands_before_the_first_page() -> None:
+    stand = Stand(records=12)
+    life = stand.start()
+    stand.apply(life, 4)
+    stand.kill(life)
+    name = stand.ask(RequestKind.PAUSE)
+    life = stand.start()
+    assert stand.take(life, 5.0) is None
+    assert stand.asked(name).state is RequestState.DONE
+
+
+def test_the_store_forgets_what_it_kept_and_nothing_is_executed_twice() -> None:
+    """A request whose answer was lost with the store is judged again by what is found."""
+    stand, life = at_a_gap()
+    before = stand.store.snapshot()
+    gap = stand.gap().id
+    stand.ask(RequestKind.RESOLVE, gap, resolution="accepted")
+    stand.until(lambda: stand.view(life).state == "delivering")
+    stand.store.restore(before)
+    stand.run(5.0)
+    assert [one for one in requests(stand) if one.pending] == []
+
+
+def requests(stand: Stand) -> list[Request]:
+    return list(finish(stand.store.requests(GROUP, [P0]))[P0].value)
