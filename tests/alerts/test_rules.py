@@ -58,6 +58,27 @@ def test_what_it_tells_is_known_when_it_fires(alert: Alert) -> None:
     assert "group" in told or alert.outcome_labels == set()
 
 
+TOLD = {
+    "an unresolved gap": ("GapUnresolved",),
+    "a partition that is held": ("PartitionHeld",),
+    "no progress with lag": ("NoProgress",),
+    "a record nobody finishes": ("HeadOfLineStuck",),
+    "a transaction that hangs": ("HangingTransaction",),
+    "a commit moved by a foreign hand": ("CommitRewound",),
+    "store or broker down": ("StoreDown", "BrokerDown"),
+    "a store that may forget": ("StoreMayForget",),
+    "a loss that is near": ("LossNear",),
+    "series that are gone": ("Absent", "GroupVanished", "PartitionUnwatched"),
+}
+"""What somebody has to be told of, and the alerts that tell it."""
+
+
+@pytest.mark.parametrize("what", TOLD)
+def test_somebody_is_told(what: str) -> None:
+    """An alert that is taken out takes its rule, texts, runbook and tests along; this stays."""
+    assert {f"CursorSidecar{name}" for name in TOLD[what]} <= set(NAMES)
+
+
 # --- series ---------------------------------------------------------------------------------------
 
 
