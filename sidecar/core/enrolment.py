@@ -104,7 +104,9 @@ def enrol(
         topics[name] = RegisteredTopic(
             described.topic_id,
             described.partitions,
-            described.partitions if known is None else known.partitions_first,
+            max(described.partitions, _committed_partitions(committed, name))
+            if known is None
+            else known.partitions_first,
         )
         for index in range(described.partitions):
             partition = Partition(name, index)
@@ -135,6 +137,12 @@ def enrol(
             started=frozenset(),
         )
     )
+
+
+def _committed_partitions(committed: Mapping[Partition, Committed], topic: str) -> int:
+    """How many partitions a topic has at least: those up to the greatest that has a commit.
+    Metadata may be a little old, and this number decides which partitions came later."""
+    return max((p.index + 1 for p in committed if p.topic == topic), default=0)
 
 
 def _witnesses(

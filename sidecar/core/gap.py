@@ -156,6 +156,32 @@ def resolve(gap: Gap, decision: Decision, *, end: Offset | None, evidence: Field
     return replace(gap, state=GapState.RESOLVED, resolution=decision, interval=settled).noted(event)
 
 
+def accepted_further(gap: Gap, end: Offset, *, at: float) -> Gap | None:
+    """An accepted loss whose end moved on before the first record was read: what is lost up to
+    there joins it. None when that was not accepted: another resolution, or beyond `end_max`."""
+    decision = gap.resolution
+    if (
+        decision is None
+        or decision.resolution is not Resolution.ACCEPTED
+        or gap.reason not in (GapReason.RETENTION_LOSS, GapReason.COVERAGE_UNKNOWN)
+        or (decision.end_max is not None and end > decision.end_max)
+    ):
+        return None
+    event = GapEvent(
+        at,
+        "grown after it was accepted",
+        "sidecar",
+        f"the log start moved on to {end} before a record was read",
+        {"from": decision.resume_at, "to": end},
+    )
+    grown = replace(
+        gap,
+        interval=Interval(gap.interval.first, end),
+        resolution=replace(decision, resume_at=end),
+    )
+    return grown.noted(event)
+
+
 def supersede(gap: Gap, by_gap: GapId, *, at: float) -> Gap:
     event = GapEvent(at, "superseded", "sidecar", f"by {by_gap}")
     return replace(gap, state=GapState.SUPERSEDED, superseded_by=by_gap).noted(event)

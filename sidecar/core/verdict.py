@@ -19,7 +19,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
-from sidecar.core.checkpoint import Checkpoint, Expected, Identity, Registry
+from sidecar.core.checkpoint import (
+    Checkpoint,
+    Expected,
+    Identity,
+    RegisteredTopic,
+    Registry,
+)
 from sidecar.core.evidence import Committed, Cue, Evidence, LogEnd, TopicDescription
 from sidecar.core.faults import Absent, Component, Fault, FaultKind, Known, Unreadable
 from sidecar.core.gap import Gap, graver
@@ -542,8 +548,9 @@ def _without_checkpoint(facts: _Facts) -> Judgement:
             remembered=witness.tail,
             horizon_unknown=True,
         )
+    topic = registry.topics.get(partition.topic)
     started = partition in registry.started
-    if started or registry.rebuilt:
+    if started or (registry.rebuilt and not _came_later(facts, topic)):
         base = _placeholder(facts)
         return Open(
             GapReason.STORE_LOST,
@@ -553,12 +560,22 @@ def _without_checkpoint(facts: _Facts) -> Judgement:
             "the store holds no checkpoint and Kafka no witness, though this "
             + ("partition was delivered from before" if started else "group had a history"),
         )
-    topic = registry.topics.get(partition.topic)
     if topic is None or partition not in registry.baselines:
         return Enrol("the store's registry does not know this partition yet")
     if topic.topic_id != facts.topic.topic_id:
         return Enrol("the topic was created again before its first page")
     return _first_day(facts, registry, registry.baselines[partition])
+
+
+def _came_later(facts: _Facts, registered: RegisteredTopic | None) -> bool:
+    """Whether the topic gained the partition after the registry came to know it. A history of ours
+    in it would stand in this registry, also in one that was rebuilt: who reads a partition is
+    registered before its first page."""
+    return (
+        registered is not None
+        and registered.topic_id == facts.topic.topic_id
+        and facts.evidence.partition.index >= registered.partitions_first
+    )
 
 
 def _first_day(facts: _Facts, registry: Registry, baseline: Offset) -> Judgement:
@@ -578,14 +595,15 @@ def _first_day(facts: _Facts, registry: Registry, baseline: Offset) -> Judgement
             commit_first=True,
             horizon_unknown=True,
         )
-    known = registry.topics[facts.evidence.partition.topic]
-    late = facts.evidence.partition.index >= known.partitions_first
+    late = _came_later(facts, registry.topics[facts.evidence.partition.topic])
     return _range(
         facts,
         _fresh(facts, registry, baseline),
         Verdict.NEW_PARTITION if late else Verdict.NEW_GROUP,
         f"a history begins here, at {baseline}",
         commit_first=True,
+        # The count a rebuilt registry begins with may be a little old: better flagged than not.
+        horizon_unknown=registry.rebuilt,
     )
 
 

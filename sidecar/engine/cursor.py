@@ -116,6 +116,8 @@ class Cursor:
     confirmed_to: Offset | None = None
     """Promotions below this were confirmed to be of the pinned topic; None: none by this life."""
     gap: Gap | None = None
+    decided: Gap | None = None
+    """The gap that was resolved last, until a record was read behind it."""
     hold: Hold | None = None
     hold_id: HoldId | None = None
     answering: Request | None = None
@@ -232,6 +234,11 @@ class Cursor:
             return None
         at = max(next_, next_ if self.log_start is None else self.log_start)
         return at if at < end.high_watermark else None
+
+    @property
+    def stamp_in_hand(self) -> Stamp | None:
+        record = None if self.hand is None else self.hand.first_record
+        return None if record is None or self.next is None else Stamp(self.next, record[0])
 
     @property
     def page(self) -> Page | None:
@@ -405,7 +412,7 @@ class Cursor:
         return forecast.seconds_to_loss(
             self.retention,
             unread=unread,
-            stamp=self.stamp,
+            stamp=self.stamp_in_hand or self.stamp,
             movement=self.movement,
             now=now.wall,
             monotonic=now.monotonic,

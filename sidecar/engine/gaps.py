@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sidecar.core import resolution, verdict
 from sidecar.core.checkpoint import (
     Checkpoint,
@@ -12,7 +14,15 @@ from sidecar.core.facts import (
     GapChanged,
 )
 from sidecar.core.faults import Known
-from sidecar.core.gap import Gap, GapEvent, GapState, Resolution, grow, supersede
+from sidecar.core.gap import (
+    Gap,
+    GapEvent,
+    GapState,
+    Resolution,
+    accepted_further,
+    grow,
+    supersede,
+)
 from sidecar.core.policy import OnGap
 from sidecar.core.recovery import Phase, Step
 from sidecar.core.types import (
@@ -21,6 +31,7 @@ from sidecar.core.types import (
     GapReason,
     Interval,
     OwnerId,
+    Token,
     Verdict,
 )
 from sidecar.core.views import (
@@ -55,6 +66,8 @@ class Gaps(Part):
             cursor.look_when_drained = Cue.CURSOR_ERROR
             self.parts.delivery.promote(cursor)
             return
+        if self._joins(cursor, judged):
+            return
         self.context.state_verdict(
             cursor, Verdict(judged.reason.value), judged.detail, verdict.describe(evidence)
         )
@@ -69,6 +82,41 @@ class Gaps(Part):
             judged.supersedes,
             judged.gap_id,
         )
+
+    def _joins(self, cursor: Cursor, judged: verdict.Open) -> bool:
+        """What is lost between accepting a loss and the first record read is part of that loss:
+        nobody could have read it in between, and nobody is asked twice."""
+        was, end = cursor.decided, judged.interval.end
+        if (
+            was is None
+            or was.resolution is None
+            or end is None
+            or cursor.install is not None
+            or judged.reason is not GapReason.RETENTION_LOSS
+            or judged.supersedes is not None
+            or judged.base.resolved != was.id
+            or judged.interval.first != was.resolution.resume_at
+        ):
+            return False
+        grown = accepted_further(was, end, at=self.context.now.wall)
+        if grown is None:
+            return False
+        self.context.fence(cursor, judged.detail)
+        self.context.stop_fetching(cursor)
+        cursor.live = False
+        cursor.owner = OwnerId(self.context.new_name("owner"))
+        self.context.move(
+            cursor, Step.STAND, reason=Verdict(was.reason.value), detail=judged.detail
+        )
+        self.parts.writes.install(
+            cursor,
+            m.Purpose.RESOLVE,
+            judged.expected,
+            replace(judged.base, token=Token(end, None)).succeed(owner=cursor.owner),
+            gaps=(grown,),
+            history_ends=True,
+        )
+        return True
 
     def _with_unconfirmed(self, cursor: Cursor, judged: verdict.Open, fields: Fields) -> Fields:
         """Promotions since the topic's identity was last confirmed may be of the new topic's
@@ -212,6 +260,7 @@ class Gaps(Part):
             self.parts.commits.dirty.add(cursor.partition)
             return
         cursor.gap = None
+        cursor.decided = gap
         if cursor.phase is Phase.GAP:
             self.context.look(cursor, Cue.REQUESTED)
 

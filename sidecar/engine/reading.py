@@ -79,6 +79,7 @@ class Reading(Part):
             cursor.hand.drop_unproven()
             self.parts.recovery.fetch(cursor, cursor.hand.position)
             return
+        cursor.decided = None
         self.ask_floor(cursor)
 
     def ask_floor(self, cursor: Cursor) -> None:

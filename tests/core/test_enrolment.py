@@ -139,3 +139,12 @@ def test_an_unanswered_question_writes_nothing() -> None:
         {"log_starts": dict.fromkeys(PARTITIONS, down)},
     ):
         assert isinstance(enrol(group(**changes), POLICY), CannotEnrol)
+
+
+def test_a_partition_that_has_a_commit_was_there_from_the_beginning() -> None:
+    """Whatever a broker says that has not heard of it yet: it must not pass for a new one."""
+    stale = group(
+        topics={"orders": Known(TopicDescription(TOPIC, 2, False))},
+        committed=Known({PARTITIONS[2]: foreign().value}),
+    )
+    assert created(stale).registry.topics["orders"].partitions_first == 3

@@ -9,6 +9,7 @@ from itertools import product
 import pytest
 
 from sidecar.core import verdict
+from sidecar.core.checkpoint import RegisteredTopic
 from sidecar.core.evidence import Committed, Cue, Evidence, LogEnd, TopicDescription
 from sidecar.core.faults import ABSENT, Component, FaultKind, Known
 from sidecar.core.gap import Gap, GapState
@@ -151,6 +152,25 @@ def test_adoption_can_be_asked_for() -> None:
     policy = replace(POLICY, adopt=Adopt.HOLD)
     judged = judge(told(S.NOT_STARTED, C.FOREIGN_SAME), policy)
     assert name(judged) == "hold adopted"
+
+
+def test_a_partition_that_came_after_the_store_was_lost_has_lost_nothing() -> None:
+    """The rebuilt registry has known the topic since before there was such a partition; of one it
+    has known from the beginning nothing can be said."""
+    for first, expected in ((0, "go new_partition"), (1, "open store_lost")):
+        seen = registry(
+            started=False,
+            rebuilt=True,
+            baseline=20,
+            topics={"orders": RegisteredTopic(TOPIC, 3, first)},
+        )
+        judged = judge(evidence(stored=ABSENT, committed=ABSENT, registry=Known(seen)), POLICY)
+        assert name(judged) == expected
+        if isinstance(judged, Go):
+            assert judged.horizon_unknown
+    other = registry(started=True, rebuilt=True, topics={"orders": RegisteredTopic(TOPIC, 3, 0)})
+    lost = evidence(stored=ABSENT, committed=ABSENT, registry=Known(other))
+    assert name(judge(lost, POLICY)) == "open store_lost"
 
 
 def test_a_later_index_is_a_new_partition() -> None:
