@@ -7,7 +7,7 @@ asked, anything may happen.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import TypeAlias, assert_never
 
@@ -81,6 +81,39 @@ async def look(
         )
         for partition, cue in cues.items()
     }
+
+
+async def gather_group(
+    policy: Policy,
+    log: Log,
+    store: CheckpointStore,
+    names: Collection[str],
+    *,
+    store_name: StoreId,
+    asked_at: float,
+) -> GroupEvidence:
+    """What a group's registry is made of, asked now."""
+    registry = await store.registry(policy.group)
+    committed = await log.committed_in_group()
+    topics = await log.topics(names)
+    partitions = [
+        Partition(name, index)
+        for name, reading in topics.items()
+        if isinstance(reading, Known)
+        for index in range(reading.value.partitions)
+    ]
+    ends = await log.log_ends(partitions)
+    starts = await log.log_starts(partitions)
+    return GroupEvidence(
+        group=policy.group,
+        registry=registry,
+        store=store_name,
+        committed=committed,
+        topics=topics,
+        log_ends=ends,
+        log_starts=starts,
+        asked_at=asked_at,
+    )
 
 
 class Performer:
@@ -175,27 +208,13 @@ class Performer:
         return m.Looked(question.ask, evidence, requests)
 
     async def _gather_group(self, question: m.GatherGroup) -> m.GroupGathered:
-        asked_at = self._now().wall
-        registry = await self._store.registry(self._group)
-        committed = await self._log.committed_in_group()
-        topics = await self._log.topics(question.topics)
-        partitions = [
-            Partition(name, index)
-            for name, reading in topics.items()
-            if isinstance(reading, Known)
-            for index in range(reading.value.partitions)
-        ]
-        ends = await self._log.log_ends(partitions)
-        starts = await self._log.log_starts(partitions)
-        evidence = GroupEvidence(
-            group=self._group,
-            registry=registry,
-            store=self._store_name,
-            committed=committed,
-            topics=topics,
-            log_ends=ends,
-            log_starts=starts,
-            asked_at=asked_at,
+        evidence = await gather_group(
+            self._policy,
+            self._log,
+            self._store,
+            question.topics,
+            store_name=self._store_name,
+            asked_at=self._now().wall,
         )
         return m.GroupGathered(question.ask, evidence)
 

@@ -22,6 +22,10 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "explain": ("sidecar.cli.explain", "Explain where a partition stands, and what may be done."),
     "gaps": ("sidecar.cli.gaps", "List, show, acknowledge and resolve gaps."),
     "forget": ("sidecar.cli.forget", "Remove what is kept of a retired topic or group."),
+    "holds": ("sidecar.cli.holds", "List, show and answer holds that are no gaps."),
+    "pause": ("sidecar.cli.pause:pause", "Deliver nothing of a partition for a while."),
+    "continue": ("sidecar.cli.pause:resume", "Deliver a paused partition again."),
+    "skip": ("sidecar.cli.skip", "Pass one record, because a person says so."),
     "config": ("sidecar.cli.config", "Show the effective settings, their schema or reference."),
     "openapi": ("sidecar.cli.openapi", "Print the OpenAPI document of the HTTP API."),
     "demo": ("sidecar.cli.demo", "Tell the story of a broken cursor, with nothing to start."),
@@ -37,8 +41,9 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module = importlib.import_module(_COMMANDS[cmd_name][0])
-        command: click.Command = module.command
+        place, _, attribute = _COMMANDS[cmd_name][0].partition(":")
+        module = importlib.import_module(place)
+        command: click.Command = getattr(module, attribute or "command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,25 +1,30 @@
 """`gaps`: see them, and decide them.
 
-What is read comes from the store itself, with no sidecar running; with `--url`, from one that runs.
+All of it works on the store and Kafka themselves, with no sidecar running and beside a live one;
+with `--url` it asks one that runs.
 
 What changes something is a dry run unless `--execute` is given: it shows what stands now and what
-would stand afterwards. The sidecar asks the evidence again at that moment and may refuse.
+would stand afterwards. The evidence is asked again at that moment, and may refuse it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
 
+from sidecar.cli import decisions
+from sidecar.cli.decisions import assent_options
 from sidecar.cli.direct import at_desk, known
 from sidecar.cli.options import client_option, fail, output_option
 from sidecar.cli.output import Column, emit, interval, table
 from sidecar.cli.service import Service, service, service_options
 
 if TYPE_CHECKING:
+    from sidecar.core.gap import Gap
     from sidecar.standalone import Standalone
 
 COLUMNS = (
@@ -36,9 +41,7 @@ STATES = ("open", "acknowledged", "resolved", "superseded")
 UNDECIDED = ("open", "acknowledged")
 RESOLUTIONS = ("snapshot", "backfilled", "accepted", "ignored", "retracted")
 
-_by = click.option("--by", required=True, metavar="WHO", help="Who decides; kept with the gap.")
-_why = click.option("--why", required=True, metavar="TEXT", help="Why; kept with the gap.")
-_execute = click.option("--execute", is_flag=True, help="Do it. Without: show what would be done.")
+UNKNOWN = "gap-unknown: the group has no gap {!r}; `gaps list --all` lists what is kept"
 
 
 @click.group("gaps")
@@ -87,7 +90,7 @@ def show(id: str, output: str, **where: Any) -> None:
     """Show one gap with its evidence and history."""
     gap = next((one for one in _gaps(where) if one["id"] == id), None)
     if gap is None:
-        fail(f"gap-unknown: the group has no gap {id!r}; `gaps list --all` lists what is kept")
+        fail(UNKNOWN.format(id))
     if output != "table":
         emit(gap, output)
         return
@@ -107,28 +110,46 @@ def show(id: str, output: str, **where: Any) -> None:
 
 @command.command("ack")
 @click.argument("id")
-@_by
-@_why
-@_execute
+@assent_options
 @service_options
+@client_option
 @output_option
 def acknowledge(id: str, by: str, why: str, execute: bool, output: str, **where: Any) -> None:
     """Say that a gap was seen. It goes on holding its partition."""
     body = {"by": by, "why": why}
-    _change(_service(where), id, "acknowledge", body, "acknowledged", execute, output)
+    if where["url"] is not None:
+        _change(_service(where), id, "acknowledge", body, "acknowledged", execute, output)
+        return
+
+    async def work(desk: Standalone) -> tuple[Gap, Gap]:
+        from sidecar.core.gap import acknowledge
+
+        standing = _find(known(await desk.gaps()), id)
+        seen = acknowledge(standing, by=by, why=why, at=desk.now())
+        if seen is None:
+            fail(f"gap-changed: the gap is {standing.state} already")
+        if not execute:
+            return standing, seen
+        # It needs no owner; one that is there hears of it by the counter in its mark.
+        updated = known(await desk.store.update_gap(seen, was=standing))
+        if updated is None:
+            fail("gap-changed: the gap is another by now; look at it again")
+        return standing, updated
+
+    prior, new = at_desk(where, work)
+    _changed(_item(prior), _item(new), body, execute, output)
 
 
 @command.command("resolve")
 @click.argument("id")
 @click.option("--resolution", required=True, type=click.Choice(RESOLUTIONS))
-@_by
-@_why
 @click.option("--evidence", metavar="TEXT", help="What it rests on; kept with the gap.")
 @click.option("--fence", type=int, help="The end offset taken before the snapshot was read.")
 @click.option("--resume-at", type=int, help="Where reading goes on, if a person has to say.")
 @click.option("--end-max", type=int, help="The most that may be accepted as lost.")
-@_execute
+@assent_options
 @service_options
+@client_option
 @output_option
 def resolve(
     id: str,
@@ -154,7 +175,33 @@ def resolve(
         "end_max": end_max,
     }
     body = {name: value for name, value in given.items() if value is not None}
-    _change(_service(where), id, "resolve", body, "resolved", execute, output)
+    if where["url"] is not None:
+        _change(_service(where), id, "resolve", body, "resolved", execute, output)
+        return
+
+    async def work(desk: Standalone) -> tuple[Gap, Gap]:
+        from sidecar.core.gap import Resolution
+        from sidecar.core.types import Offset
+        from sidecar.core.views import ResolveRequest
+
+        def offset(value: int | None) -> Offset | None:
+            return None if value is None else Offset(value)
+
+        standing = _find(known(await desk.gaps()), id)
+        wanted = ResolveRequest(
+            Resolution(resolution),
+            by,
+            why,
+            evidence,
+            offset(fence),
+            offset(resume_at),
+            offset(end_max),
+        )
+        decided = await decisions.resolve(desk, standing, wanted, execute=execute)
+        return standing, decided
+
+    prior, new = at_desk(where, work)
+    _changed(_item(prior), _item(new), body, execute, output)
 
 
 def _gaps(where: dict[str, Any]) -> list[dict[str, Any]]:
@@ -163,13 +210,25 @@ def _gaps(where: dict[str, Any]) -> list[dict[str, Any]]:
         return found
 
     async def kept(desk: Standalone) -> list[dict[str, Any]]:
-        import msgspec
-
-        from sidecar.api.messages import GapItem
-
-        return [msgspec.to_builtins(GapItem.of(gap)) for gap in known(await desk.gaps())]
+        return [_item(gap) for gap in known(await desk.gaps())]
 
     return at_desk(where, kept)
+
+
+def _item(gap: Gap) -> dict[str, Any]:
+    import msgspec
+
+    from sidecar.api.messages import GapItem
+
+    item: dict[str, Any] = msgspec.to_builtins(GapItem.of(gap))
+    return item
+
+
+def _find(gaps: Sequence[Gap], id: str) -> Gap:
+    for gap in gaps:
+        if gap.id == id:
+            return gap
+    fail(UNKNOWN.format(id))
 
 
 def _change(
@@ -184,18 +243,28 @@ def _change(
     path = f"/v1/gaps/{quote(id, safe='')}"
     prior = sidecar.get(path)
     new = sidecar.post(f"{path}/{step}", body) if execute else {**prior, "state": becomes}
+    _changed(prior, new, body, execute, output)
+
+
+def _changed(
+    prior: dict[str, Any],
+    new: dict[str, Any],
+    body: dict[str, Any],
+    execute: bool,
+    output: str,
+) -> None:
     if output != "table":
         emit({"executed": execute, "request": body, "prior": prior, "new": new}, output)
         return
     where = f"{prior['topic']}/{prior['partition']} {interval(prior['first'], prior['end'])}"
-    click.echo(f"{id} ({prior['reason']}, {where}): {prior['state']} → {new['state']}")
-    decided = new["resolution"] if execute else None
+    click.echo(f"{prior['id']} ({prior['reason']}, {where}): {prior['state']} → {new['state']}")
+    decided = new["resolution"]
     if decided is not None:
         click.echo(f"{decided['resolution']}: reading goes on at {decided['resume_at']}")
     if not execute:
         for name, value in body.items():
             click.echo(f"  {name}: {value}")
-        click.echo("Dry run: nothing was changed. Add --execute to do it.")
+        click.echo(decisions.DRY_RUN)
 
 
 def _service(where: dict[str, Any]) -> Service:

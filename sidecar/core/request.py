@@ -116,6 +116,14 @@ def resolve_arguments(request: ResolveRequest) -> Fields:
     return {name: value for name, value in given.items() if value is not None}
 
 
+def position(request: Request, name: str) -> Offset | None:
+    """None, too, when it is written in no way we know."""
+    try:
+        return offset(request.arguments, name)
+    except ValueError:
+        return None
+
+
 def offset(given: Fields, name: str) -> Offset | None:
     """Raises `ValueError` for what is there and is none."""
     value = given.get(name)

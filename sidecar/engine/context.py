@@ -5,6 +5,7 @@ few moves that all of them make.
 from __future__ import annotations
 
 from sidecar.core import verdict
+from sidecar.core.answerable import hold_of
 from sidecar.core.evidence import Cue
 from sidecar.core.facts import (
     ConditionChanged,
@@ -13,7 +14,6 @@ from sidecar.core.facts import (
     StateChanged,
     VerdictReached,
 )
-from sidecar.core.holds import hold_id
 from sidecar.core.policy import Policy
 from sidecar.core.recovery import Phase, Step, after
 from sidecar.core.types import (
@@ -133,9 +133,7 @@ class Context:
             self.note(FaultMet(judged.fault, cursor.partition))
         cursor.same_answer = judged.answer
         if judged.latched:
-            cursor.hold_id = hold_id(
-                self.policy.group, cursor.partition, judged.verdict, judged.fault.code
-            )
+            cursor.hold_id = hold_of(judged, self.policy.group, cursor.partition)
         cursor.wait_seconds = min(WAIT_SECONDS_MAX, max(WAIT_SECONDS_MIN, cursor.wait_seconds * 2))
         cursor.look_at = now + cursor.wait_seconds
         self.move(cursor, Step.WAIT, reason=judged.verdict, detail=judged.fault.detail)

@@ -10,11 +10,11 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
 from sidecar.core import forecast
+from sidecar.core.answerable import replay_asked
 from sidecar.core.checkpoint import Checkpoint, Install
 from sidecar.core.evidence import Cue, LogEnd
 from sidecar.core.forecast import Movement, Retention, Stamp
 from sidecar.core.gap import Gap
-from sidecar.core.holds import Held, hold_id
 from sidecar.core.overlap import Overlap
 from sidecar.core.policy import Policy
 from sidecar.core.recovery import STATES, Phase
@@ -23,6 +23,7 @@ from sidecar.core.types import (
     DIGEST_SCHEME,
     Condition,
     Digest,
+    Fields,
     GapReason,
     HoldId,
     Instant,
@@ -177,6 +178,8 @@ class Cursor:
     look_when_drained: Cue | None = None
     blocked: tuple[Offset, str] | None = None
     """A record that cannot be read, and why: held there once all before it is promoted."""
+    blocked_at: Offset | None = None
+    """Where it is held for such a record."""
     blocked_seconds: float = 0.0
     """How long the last hold at such a record lasted before it was tried again."""
     drained: bool = False
@@ -343,29 +346,21 @@ class Cursor:
         foreign hand asked for."""
         found = []
         if self.held and self.hold_id is not None and self.verdict is not None:
-            found.append(self._hold_view(self.hold_id, self.verdict, self.detail))
-        checkpoint = self.checkpoint
-        if checkpoint is not None and checkpoint.replay is not None:
-            asked = checkpoint.replay
-            named = hold_id(
-                checkpoint.identity.group,
-                self.partition,
-                Condition.REPLAY_REQUESTED,
-                str(asked),
+            found.append(
+                HoldView(
+                    self.hold_id,
+                    self.partition,
+                    self.verdict,
+                    self._evidence(),
+                    self.since,
+                    self.detail,
+                )
             )
-            detail = f"somebody committed {asked.first}, below the position at {asked.end}"
-            found.append(self._hold_view(named, Condition.REPLAY_REQUESTED, detail))
-        return found
+        asked = replay_asked(self.checkpoint, self._evidence(), since=self.since)
+        return found if asked is None else [*found, asked]
 
-    def _hold_view(self, named: HoldId, held: Held, detail: str) -> HoldView:
-        return HoldView(
-            id=named,
-            partition=self.partition,
-            verdict=held,
-            evidence={"next": self.next, "log_start": self.log_start},
-            since=self.since,
-            detail=detail,
-        )
+    def _evidence(self) -> Fields:
+        return {"next": self.next, "log_start": self.log_start}
 
     def view(self, now: Instant) -> PartitionView:
         checkpoint = self.checkpoint

@@ -14,6 +14,7 @@ from sidecar.core.facts import (
     PromotionEnded,
 )
 from sidecar.core.recovery import Phase
+from sidecar.core.request import Request
 from sidecar.core.types import (
     LeaderEpoch,
     Offset,
@@ -184,6 +185,28 @@ class Delivery(Part):
             durable.add(offset)
         return None
 
+    def drop_head(self, cursor: Cursor, request: Request) -> bool:
+        """The first record without an outcome is dropped, as a person decided: a receipt like any
+        other's. False while that cannot be written."""
+        hand, checkpoint, now = cursor.hand, cursor.checkpoint, self.context.now
+        assert hand is not None
+        assert checkpoint is not None
+        if hand.page is None:
+            columns = hand.cut_page(records_max=1, bytes_max=1, below=checkpoint.horizon)
+            if columns is None:
+                self.extend_horizon(cursor)
+                return False
+            offsets, digests, records, epochs = columns
+            cursor.ahead.pop(Offset(offsets[0]), None)
+            name = PageId(self.context.new_name("page"))
+            hand.page = Page(
+                name, 0, now.monotonic, now.monotonic, offsets, digests, records, epochs, [None]
+            )
+        page = hand.page
+        page.outcomes[page.head()] = Outcome.DROPPED
+        self.promote(cursor, requests=(request,))
+        return True
+
     def extend_horizon(self, cursor: Cursor) -> None:
         checkpoint, hand = cursor.checkpoint, cursor.hand
         assert checkpoint is not None
@@ -249,8 +272,9 @@ class Delivery(Part):
         cursor.waiters.append(waiter)
         self.promote(cursor)
 
-    def promote(self, cursor: Cursor) -> None:
-        """Promotes the resolved head, if there is one and nothing forbids it now."""
+    def promote(self, cursor: Cursor, *, requests: tuple[Request, ...] = ()) -> None:
+        """Promotes the resolved head, if there is one and nothing forbids it now. `requests` are
+        what resolved it, where a person did."""
         hand, checkpoint = cursor.hand, cursor.checkpoint
         if (
             cursor.phase is not Phase.DELIVERING
@@ -289,6 +313,7 @@ class Delivery(Part):
             receipts=receipts,
             page=page,
             head=head,
+            requests=requests,
             body=cursor.go is not None and cursor.go.adopts_topic_id is not None,
         )
 

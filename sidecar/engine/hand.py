@@ -229,6 +229,14 @@ class Hand:
         return self.unproven[0][1].begins if self.unproven else self.position
 
     @property
+    def head(self) -> Offset | None:
+        """The first record that has no outcome; None while none is in hand."""
+        page = self.page
+        if page is None:
+            return self.ready[0].first if self.ready else None
+        return None if page.resolved else Offset(page.offsets[page.head()])
+
+    @property
     def frontier(self) -> Offset:
         """Where reading goes on once the page out is done: the next record, or the end of what
         is proven."""

@@ -62,7 +62,9 @@ class Recovery(Part):
         ):
             return
         if cursor.blocked is not None:
-            self.hold_blocked(cursor, *cursor.blocked)
+            at, why = cursor.blocked
+            # Of a batch that is broken only its first offset is named, which may be passed already.
+            self.hold_blocked(cursor, Offset(max(at, cursor.next or 0)), why, applied=False)
             cursor.drained = True
             self.parts.commits.urgent = True
         elif cursor.look_when_drained is not None:
@@ -493,20 +495,24 @@ class Recovery(Part):
         if cursor.phase is Phase.VERIFYING:
             assert cursor.overlap is not None
             if at < cursor.overlap.until:
-                self.hold_blocked(cursor, at, why)
+                self.hold_blocked(cursor, at, why, applied=True)
             else:  # all of the overlap that can be read was read
                 self.conclude(cursor)
         self.look_if_drained(cursor)
 
-    def hold_blocked(self, cursor: Cursor, at: Offset, why: str) -> None:
-        """Tried again ever less often: a setting or the log's start may let it pass one day."""
+    def hold_blocked(self, cursor: Cursor, at: Offset, why: str, *, applied: bool) -> None:
+        """Tried again ever less often: a setting or the log's start may let it pass one day.
+        `applied`: it lies in the overlap, and cannot be compared any more."""
         detail = f"the record at {at} cannot be read: {why}"
-        judged = verdict.Hold(Verdict.BLOCKED_RECORD, detail, str(at))
+        judged = verdict.Hold(
+            Verdict.BLOCKED_RECORD, detail, f"applied {at}" if applied else str(at)
+        )
         known = cursor.hold_id == judged.id(self.context.policy.group, cursor.partition)
         cursor.blocked_seconds = min(
             BLOCKED_SECONDS_MAX, cursor.blocked_seconds * 2 if known else WAIT_SECONDS_MAX
         )
         cursor.blocked = None
+        cursor.blocked_at = at
         self.context.fence(cursor, detail)
         cursor.live = False
         cursor.overlap = None

@@ -20,10 +20,21 @@ from sidecar.core.checkpoint import Checkpoint, Paused
 from sidecar.core.evidence import Cue
 from sidecar.core.facts import FaultMet, RequestSettled
 from sidecar.core.faults import Answer, FaultKind, Known, Unreadable
+from sidecar.core.gap import Decision, Gap, GapEvent, GapState, Resolution, resolve
 from sidecar.core.policy import Start
 from sidecar.core.recovery import Phase
-from sidecar.core.request import Request, RequestKind, resolving
-from sidecar.core.types import Condition, OwnerId, Partition, Verdict
+from sidecar.core.request import Request, RequestKind, position, resolving
+from sidecar.core.types import (
+    Condition,
+    GapId,
+    GapReason,
+    Interval,
+    Offset,
+    OwnerId,
+    Partition,
+    Token,
+    Verdict,
+)
 from sidecar.core.views import Refusal, Refused
 from sidecar.engine import messages as m
 from sidecar.engine.cursor import SETTLED_KEPT, Cursor, Resolving
@@ -79,7 +90,9 @@ class Requests(Part):
                 self._answer(cursor, request)
             case RequestKind.PAUSE | RequestKind.CONTINUE:
                 self._flag(cursor, request)
-            case RequestKind.SKIP | RequestKind.REPLAY:
+            case RequestKind.SKIP:
+                self._skip(cursor, request)
+            case RequestKind.REPLAY:
                 self._unknown(cursor, request)
             case _:
                 assert_never(request.kind)
@@ -144,6 +157,8 @@ class Requests(Part):
             case Verdict.UNKNOWN:
                 self.settle(cursor, request.done("looking again", at=self.context.now.wall))
                 self.context.look(cursor, Cue.REQUESTED)
+            case Verdict.BLOCKED_RECORD:
+                self._pass_blocked(cursor, request)
             case Condition.REPLAY_REQUESTED if answer == "dismiss":
                 self._dismiss(cursor, request)
             case _:
@@ -226,14 +241,109 @@ class Requests(Part):
         request = cursor.answering
         return () if request is None else (request.done(detail, at=self._wall),)
 
+    # Skip
+
+    def _skip(self, cursor: Cursor, request: Request) -> None:
+        """One record, and only the one that stands at the head of the line."""
+        at = position(request, "offset")
+        if at is None:
+            self.refuse(cursor, request, Refused.REQUEST_REFUSED, "the request cannot be read")
+        elif cursor.phase is Phase.HELD and cursor.verdict is Verdict.BLOCKED_RECORD:
+            if at == cursor.blocked_at:
+                self._pass_blocked(cursor, request)
+            else:
+                self._not_the_head(cursor, request, cursor.blocked_at)
+        elif cursor.phase in (Phase.HELD, Phase.GAP):
+            self.refuse(
+                cursor,
+                request,
+                Refused.REQUEST_REFUSED,
+                f"the partition stands still ({cursor.verdict}): that has to be decided first",
+            )
+        elif cursor.phase is Phase.DELIVERING and cursor.hand is not None:
+            self._drop(cursor, request, at)
+
+    def _drop(self, cursor: Cursor, request: Request, at: Offset) -> None:
+        assert cursor.hand is not None
+        head, next_, end = cursor.hand.head, cursor.next or 0, cursor.log_end
+        if head == at:
+            done = request.done(
+                f"the record at {at} is dropped; reading goes on behind it", at=self._wall
+            )
+            self.parts.delivery.drop_head(cursor, done)
+        elif head is not None or at < next_:
+            self._not_the_head(cursor, request, head)
+        elif end is not None and at >= end.high_watermark:
+            self.refuse(
+                cursor,
+                request,
+                Refused.REQUEST_REFUSED,
+                f"there is no record at {at}: the log ends at {end.high_watermark}",
+            )
+
+    def _not_the_head(self, cursor: Cursor, request: Request, head: Offset | None) -> None:
+        stands = cursor.next if head is None else head
+        self.refuse(
+            cursor,
+            request,
+            Refused.REQUEST_REFUSED,
+            f"only the first record without an outcome can be skipped: the one at {stands}",
+        )
+
+    def _pass_blocked(self, cursor: Cursor, request: Request) -> None:
+        """The ground that cannot be read is covered by a person's decision, and kept as a gap. What
+        is remembered ends there: an overlap cannot be read across it."""
+        checkpoint, at = cursor.checkpoint, cursor.blocked_at
+        assert checkpoint is not None
+        assert at is not None
+        next_ = checkpoint.token.next
+        if at < next_:
+            detail = f"the record at {at} was applied and cannot be compared any more: forgotten"
+            self._write(
+                cursor, checkpoint.succeed(), request.done(detail, at=self._wall), ends=True
+            )
+            return
+        behind = Offset(at + 1)
+        moved = checkpoint.succeed(
+            token=Token(behind, None),
+            horizon=Offset(max(checkpoint.horizon, behind + self.context.policy.horizon_records)),
+        )
+        gap = Gap(
+            id=GapId(self.context.new_name("gap")),
+            reason=GapReason.COVERAGE_UNKNOWN,
+            group=checkpoint.identity.group,
+            partition=cursor.partition,
+            cluster_id=checkpoint.identity.cluster_id,
+            topic_id=checkpoint.identity.topic_id,
+            lineage=checkpoint.lineage.number,
+            interval=Interval(next_, behind),
+            state=GapState.OPEN,
+            evidence={"blocked_at": at, "next": next_},
+            generation=moved.generation,
+            opened_at=self._wall,
+            audit=(GapEvent(self._wall, "opened", "sidecar", cursor.detail),),
+        )
+        decision = Decision(Resolution.ACCEPTED, request.by, request.why, self._wall, behind)
+        passed = resolve(gap, decision, end=behind, evidence=gap.evidence)
+        assert passed is not None
+        done = request.done(f"reading goes on at {behind}", at=self._wall)
+        self._write(cursor, moved, done, gaps=(passed,), ends=True)
+
     # Settling
 
     @property
     def _wall(self) -> float:
         return self.context.now.wall
 
-    def _write(self, cursor: Cursor, checkpoint: Checkpoint, *done: Request) -> None:
-        """A change of what stands beside the position, with the answer to what asked for it."""
+    def _write(
+        self,
+        cursor: Cursor,
+        checkpoint: Checkpoint,
+        *done: Request,
+        gaps: tuple[Gap, ...] = (),
+        ends: bool = False,
+    ) -> None:
+        """A change that a person asked for, with the answer. `ends`: what is remembered does."""
         assert cursor.checkpoint is not None
         cursor.owner = cursor.owner or OwnerId(self.context.new_name("owner"))
         self.parts.writes.install(
@@ -241,6 +351,8 @@ class Requests(Part):
             m.Purpose.NOTE,
             cursor.checkpoint.expected,
             replace(checkpoint, owner=cursor.owner),
+            gaps=gaps,
+            history_ends=ends,
             requests=done,
         )
 

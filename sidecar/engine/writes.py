@@ -140,7 +140,13 @@ class Writes(Part):
                     self.parts.recovery.remember(cursor, self.context.policy.overlap_records)
             case m.Purpose.PROMOTE:
                 self.parts.delivery.promoted(cursor, install)
-            case m.Purpose.HORIZON | m.Purpose.NOTE:
+            case m.Purpose.HORIZON:
+                self.parts.delivery.promote(cursor)
+            case m.Purpose.NOTE:
+                for gap in install.gaps:
+                    self.context.note(GapChanged(gap))
+                if cursor.phase is Phase.HELD and not cursor.revoking:
+                    self.context.look(cursor, Cue.REQUESTED)
                 self.parts.delivery.promote(cursor)
             case m.Purpose.OPEN:
                 cursor.gap = install.gaps[-1]

@@ -300,12 +300,12 @@ def test_a_mutation_is_a_dry_run_unless_it_is_executed(
     sidecar: Sidecar, arguments: tuple[str, ...], becomes: str
 ) -> None:
     """Both print prior → new; only one asks for it."""
-    dry = invoke(*arguments, env=sidecar.env)
+    dry = invoke(*arguments, *sidecar.api, env=sidecar.env)
     assert dry.exit_code == 0
     assert f"open → {becomes}" in dry.output
     assert "nothing was changed" in dry.output
     assert sidecar.desk.asked == []
-    done = invoke(*arguments, "--execute", env=sidecar.env)
+    done = invoke(*arguments, "--execute", *sidecar.api, env=sidecar.env)
     assert done.exit_code == 0
     assert f"open → {becomes}" in done.output
     assert "nothing was changed" not in done.output
@@ -314,7 +314,8 @@ def test_a_mutation_is_a_dry_run_unless_it_is_executed(
 
 def test_a_mutation_in_json_has_prior_and_new(sidecar: Sidecar) -> None:
     """For a program that decides."""
-    body = json.loads(invoke(*RESOLVE, "--execute", "-o", "json", env=sidecar.env).output)
+    done = invoke(*RESOLVE, "--execute", "-o", "json", *sidecar.api, env=sidecar.env)
+    body = json.loads(done.output)
     assert body["executed"] is True
     assert (body["prior"]["state"], body["new"]["state"]) == ("open", "resolved")
     assert body["new"]["resolution"]["resume_at"] == 250

@@ -12,7 +12,7 @@ from sidecar.core.faults import Component, Fault, FaultKind
 from sidecar.core.gap import Resolution
 from sidecar.core.policy import Adopt, Start
 from sidecar.core.request import Request, RequestKind, RequestState
-from sidecar.core.types import Condition, IsolationLevel, Partition, Verdict
+from sidecar.core.types import Condition, Interval, IsolationLevel, Offset, Partition, Verdict
 from tests.engine.stand import GROUP, P0, TOPIC, Life, Stand, finish
 from tests.fakes.store import AWAY
 
@@ -340,3 +340,114 @@ def test_the_store_forgets_what_it_kept_and_nothing_is_executed_twice() -> None:
 
 def requests(stand: Stand) -> list[Request]:
     return list(finish(stand.store.requests(GROUP, [P0]))[P0].value)
+
+
+# --- skip -----------------------------------------------------------------------------------------
+
+
+def receipts(stand: Stand) -> dict[int, str]:
+    memory = finish(stand.store.memory(GROUP, P0, 100)).value
+    return {one.offset: one.outcome.value for run in memory.receipts for one in run}
+
+
+def test_the_first_record_of_a_page_that_is_out_is_skipped() -> None:
+    """It is kept as dropped; the rest of the page is as it was, and so is its report."""
+    stand = Stand(records=6)
+    life = stand.start()
+    page = stand.take(life)
+    assert page is not None
+    name = stand.ask(RequestKind.SKIP, offset=0)
+    stand.run(1.0)
+    assert stand.asked(name).state is RequestState.DONE
+    assert stand.view(life).next == 1
+    assert stand.report(life, page).next == 4
+    assert receipts(stand) == {0: "dropped", 1: "applied", 2: "applied", 3: "applied"}
+    assert ("asked: skip", "on-call", "a test") in stand.audit()
+
+
+def test_a_record_that_nobody_took_yet_is_skipped_also_while_paused() -> None:
+    """And the overlap of the next owner matches it like any other."""
+    stand = Stand(records=6)
+    life = stand.start()
+    stand.apply(life, 4)
+    stand.ask(RequestKind.PAUSE)
+    name = stand.ask(RequestKind.SKIP, offset=4)
+    stand.until(lambda: not stand.asked(name).pending)
+    assert stand.asked(name).state is RequestState.DONE
+    stand.until(lambda: stand.view(life).next == 5)
+    stand.kill(life)
+    stand.ask(RequestKind.CONTINUE)
+    life = stand.start()
+    page = stand.take(life)
+    assert page is not None
+    assert page.first == 5
+
+
+@pytest.mark.parametrize(("at", "says"), [(2, "the one at 4"), (5, "the one at 4")])
+def test_only_the_head_of_the_line_can_be_skipped(at: int, says: str) -> None:
+    stand = Stand(records=6)
+    life = stand.start()
+    stand.apply(life, 4)
+    name = stand.ask(RequestKind.SKIP, offset=at)
+    stand.run(1.0)
+    assert (stand.asked(name).state, stand.asked(name).code) == (
+        RequestState.REFUSED,
+        "request-refused",
+    )
+    assert says in stand.asked(name).detail
+    assert stand.view(life).next == 4
+
+
+def test_what_is_not_there_cannot_be_skipped() -> None:
+    stand = Stand(records=4)
+    life = stand.start()
+    stand.apply(life, 4)
+    stand.run(2.0)
+    name = stand.ask(RequestKind.SKIP, offset=4)
+    stand.run(1.0)
+    assert "the log ends at 4" in stand.asked(name).detail
+
+
+@pytest.mark.parametrize("by_answer", [True, False], ids=["answered", "skipped"])
+def test_a_record_that_cannot_be_read_is_passed_as_an_accepted_gap(by_answer: bool) -> None:
+    """By answering what it was held for or by naming its offset; never in silence. The next owner
+    recovers behind it."""
+    stand = Stand(records=9)
+    stand.kafka.poison(TOPIC, 0, 4)
+    life = stand.start()
+    stand.apply(life, 4)
+    stand.until(lambda: stand.view(life).state == "held")
+    assert stand.view(life).verdict is Verdict.BLOCKED_RECORD
+    if by_answer:
+        name = stand.ask(RequestKind.ANSWER, hold_of(life), answer="skip")
+    else:
+        name = stand.ask(RequestKind.SKIP, offset=4)
+    stand.until(lambda: stand.view(life).next == 5, 2.0)
+    assert stand.asked(name).state is RequestState.DONE
+    (gap,) = finish(stand.store.gaps(GROUP)).value
+    assert (gap.interval, gap.state, gap.resolution.by) == (
+        Interval(Offset(4), Offset(5)),
+        "resolved",
+        "on-call",
+    )
+    stand.apply(life, 4)
+    stand.kill(life)
+    life = stand.start()
+    stand.until(lambda: stand.view(life).state == "delivering")
+    assert stand.view(life).next == 9
+
+
+def test_a_record_of_the_overlap_that_cannot_be_read_any_more_is_not_compared() -> None:
+    """It was applied: nothing is lost with it, and nothing is declared lost."""
+    stand = Stand(records=9)
+    life = stand.start()
+    stand.apply(life, 4)
+    stand.kill(life)
+    stand.kafka.poison(TOPIC, 0, 2)
+    life = stand.start()
+    stand.until(lambda: stand.view(life).state == "held")
+    stand.ask(RequestKind.ANSWER, hold_of(life), answer="skip")
+    stand.until(lambda: stand.view(life).state == "delivering")
+    assert stand.view(life).next == 4
+    assert finish(stand.store.gaps(GROUP)).value == []
+    stand.apply(life, 4)
