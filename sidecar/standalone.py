@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 from sidecar.core.checkpoint import Audit, Registry
 from sidecar.core.evidence import Cue, Evidence
@@ -38,6 +38,7 @@ from sidecar.errors import SettingFault, SettingsError
 from sidecar.kafka.client import ClientSettings, unusable
 from sidecar.kafka.group_members import GroupMembers
 from sidecar.kafka.log import KafkaLog
+from sidecar.kafka.search import RecordReader
 from sidecar.performer import look
 from sidecar.settings import PREFIX, Settings
 from sidecar.store.connect import connect
@@ -113,6 +114,15 @@ class Standalone:
             for member in members.value.members:
                 found.update(member.partitions)
         return Known(tuple(sorted(found)))
+
+    @contextmanager
+    def reader(self, *, seconds_max: float) -> Iterator[RecordReader]:
+        """Reads records to recognise them; `seconds_max` bounds each partition."""
+        reader = RecordReader(self.client, seconds_max=seconds_max)
+        try:
+            yield reader
+        finally:
+            reader.end()
 
     @staticmethod
     def now() -> float:

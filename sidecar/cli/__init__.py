@@ -26,6 +26,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "pause": ("sidecar.cli.pause:pause", "Deliver nothing of a partition for a while."),
     "continue": ("sidecar.cli.pause:resume", "Deliver a paused partition again."),
     "skip": ("sidecar.cli.skip", "Pass one record, because a person says so."),
+    "rebind": ("sidecar.cli.rebind", "Say that the group moved to another cluster."),
     "config": ("sidecar.cli.config", "Show the effective settings, their schema or reference."),
     "openapi": ("sidecar.cli.openapi", "Print the OpenAPI document of the HTTP API."),
     "demo": ("sidecar.cli.demo", "Tell the story of a broken cursor, with nothing to start."),

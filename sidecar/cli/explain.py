@@ -222,7 +222,8 @@ def _next(
             yield replace(run, leads_to=leads)
         case Hold(verdict=verdict):
             if verdict is Verdict.FOREIGN_CHECKPOINT:
-                yield Next("cursor-sidecar rebind", "dry run: if the group moved to this cluster")
+                moved = _typed("rebind", *WHO_AND_WHY[:4])
+                yield Next(moved, "dry run: if the group moved to this cluster")
             for answer, does in ANSWERS.get(verdict, {}).items():
                 yield Next(
                     _typed("holds", "answer", "ID", answer, *WHO_AND_WHY, "--execute"),

@@ -17,6 +17,8 @@ import zlib
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from sidecar.core.checkpoint import Checkpoint
+from sidecar.core.gap import Gap
 from sidecar.core.types import (
     DIGEST_SCHEME,
     ClusterId,
@@ -93,6 +95,35 @@ class NewerFormat:
 
 
 Testimony: TypeAlias = Ours | Foreign | NewerFormat
+
+
+def witness_of(
+    checkpoint: Checkpoint,
+    *,
+    digest_scheme: int,
+    tail: tuple[tuple[Offset, Digest], ...] = (),
+    gap: Gap | None = None,
+) -> Witness:
+    """What a commit of this checkpoint testifies; `gap` is its open one."""
+    identity = checkpoint.identity
+    return Witness(
+        store=checkpoint.store,
+        cluster_id=identity.cluster_id,
+        group=identity.group,
+        partition=identity.partition,
+        topic_id=identity.topic_id,
+        lineages=checkpoint.lineages,
+        baseline=checkpoint.baseline,
+        generation=checkpoint.generation,
+        next=checkpoint.token.next,
+        epoch=checkpoint.token.epoch,
+        horizon=checkpoint.horizon,
+        digest_scheme=digest_scheme,
+        tail=tail,
+        gap=None if gap is None else WitnessGap(gap.id, gap.reason, gap.interval),
+        resolved=checkpoint.resolved,
+        keyed_by=identity.keyed_by,
+    )
 
 
 def encode(witness: Witness) -> str:

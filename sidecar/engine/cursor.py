@@ -45,7 +45,7 @@ from sidecar.core.views import (
     ReportAnswer,
     ResolveRequest,
 )
-from sidecar.core.witness import Witness, WitnessGap, encode
+from sidecar.core.witness import Witness, encode, witness_of
 from sidecar.engine.hand import Hand, Page
 from sidecar.engine.messages import Ask, Purpose
 from sidecar.engine.messages import RequestId as Asker
@@ -267,24 +267,7 @@ class Cursor:
         assert checkpoint is not None
         gap = self.gap if self.gap is not None and self.gap.state.holds else None
         tail = tuple(self.tail)[-policy.witness_digests :] if self.tail else ()
-        return Witness(
-            store=checkpoint.store,
-            cluster_id=checkpoint.identity.cluster_id,
-            group=checkpoint.identity.group,
-            partition=self.partition,
-            topic_id=checkpoint.identity.topic_id,
-            lineages=checkpoint.lineages,
-            baseline=checkpoint.baseline,
-            generation=checkpoint.generation,
-            next=checkpoint.token.next,
-            epoch=checkpoint.token.epoch,
-            horizon=checkpoint.horizon,
-            digest_scheme=DIGEST_SCHEME,
-            tail=tail,
-            gap=None if gap is None else WitnessGap(gap.id, gap.reason, gap.interval),
-            resolved=checkpoint.resolved,
-            keyed_by=checkpoint.identity.keyed_by,
-        )
+        return witness_of(checkpoint, digest_scheme=DIGEST_SCHEME, tail=tail, gap=gap)
 
     def offer(self, page: Page, *, attempt: int, wall_deadline: float) -> PageOffer:
         """The page as it is handed out: what of it is unresolved."""

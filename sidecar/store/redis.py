@@ -377,11 +377,35 @@ class RedisStore(CheckpointStore):
                 return Unreadable(failure.fault)
         return answer
 
+    async def rebind_topics(
+        self,
+        group: GroupId,
+        store: StoreId,
+        topics: Mapping[str, RegisteredTopic],
+        baselines: Mapping[Partition, Offset],
+        audit: Audit,
+    ) -> Answer[bool]:
+        """Other ids, sizes and baselines, whatever stood there. False: as above."""
+        words: list[str | bytes | int] = [store, formats.encode_audit(audit), len(topics)]
+        for name, topic in topics.items():
+            words += (escape(name), topic.topic_id or "", topic.partitions)
+        words.append(len(baselines))
+        for partition, baseline in baselines.items():
+            words += (f"baseline:{partition_field(partition)}", baseline)
+        keys = group_keys(self._prefix, group)
+        return await self._amend(scripts.REBIND_TOPICS, (keys.registry, keys.audit), words)
+
     async def _forget(self, group: GroupId, words: Sequence[str | bytes | int]) -> Answer[bool]:
         keys = group_keys(self._prefix, group)
+        names = (keys.registry, keys.partitions, keys.audit)
+        return await self._amend(scripts.FORGET_TOPICS, names, words)
+
+    async def _amend(
+        self, script: Script, keys: Sequence[bytes], words: Sequence[str | bytes | int]
+    ) -> Answer[bool]:
+        """The registry, if it is still the one that was named."""
         try:
-            names = (keys.registry, keys.partitions, keys.audit)
-            reply = await self._run(scripts.FORGET_TOPICS, names, words)
+            reply = await self._run(script, keys, words)
             match code_of(reply):
                 case Code.INSTALLED:
                     return Known(True)
