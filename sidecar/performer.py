@@ -29,6 +29,7 @@ Question: TypeAlias = (
     | m.AskTopics
     | m.AskOwners
     | m.AnswerRequest
+    | m.AskCommitted
     | m.Commit
     | m.ReadMemory
     | m.GatherGroup
@@ -160,6 +161,8 @@ class Performer:
             case m.AnswerRequest(ask, request, owner):
                 answered = await self._store.answer_request(request, owner=owner)
                 return m.RequestAnswered(ask, request, answered)
+            case m.AskCommitted(ask, partitions):
+                return m.CommittedAnswered(ask, await self._log.committed(partitions))
             case m.Commit(ask, offsets):
                 return m.Committed(ask, await self._fetcher.commit(offsets))
             case m.ReadMemory(ask, partition, receipts_min):

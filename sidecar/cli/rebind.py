@@ -217,8 +217,8 @@ def _told(beginning: Beginning, search: TailSearch) -> str:
 
 async def _execute(desk: Standalone, found: Rebinding, by: str, why: str) -> None:
     from sidecar.core.checkpoint import Ambiguous, Installed, Lost, NotInstalled
+    from sidecar.core.types import DIGEST_SCHEME
     from sidecar.core.witness import encode, witness_of
-    from sidecar.kafka.frames import DIGEST_SCHEME
     from sidecar.ports import CommitRequest
 
     found.executed = True

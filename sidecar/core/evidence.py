@@ -74,6 +74,7 @@ class Cue(StrEnum):
     TRUNCATION_REPORTED = "truncation_reported"
     LEADER_CHANGED = "leader_changed"
     TOPIC_ID_DIFFERED = "topic_id_differed"
+    COMMIT_DIFFERED = "commit_differed"
     COMPARISON_LOST = "comparison_lost"
     RETRY = "retry"
     REQUESTED = "requested"

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import assert_never
 
+from sidecar.core.checkpoint import Audit
 from sidecar.core.evidence import Cue, TopicDescription
 from sidecar.core.facts import (
     CommitEnded,
     FaultMet,
 )
-from sidecar.core.faults import FaultKind, Known, Reading, Unreadable
+from sidecar.core.faults import Absent, FaultKind, Known, Reading, Unreadable
 from sidecar.core.recovery import Phase, Step
 from sidecar.core.types import (
     Condition,
     Offset,
     Partition,
 )
+from sidecar.core.witness import Ours, decode
 from sidecar.engine import messages as m
 from sidecar.engine.context import Context
 from sidecar.engine.cursor import Cursor
@@ -27,6 +30,11 @@ from sidecar.ports import (
 
 COMMIT_REFRESH_SECONDS = 600.0
 IDENTITY_SECONDS = 1.0
+READ_BACK_SECONDS = 5.0
+"""How often what stands committed is read back, of all partitions in one question. A foreign commit
+is seen if it stands then, or at a look; one that our next commit replaced before is not. Before
+every commit was rejected: it would double what a commit costs, for a commit that only another
+member of the group can make while it has members."""
 
 
 @dataclass(slots=True)
@@ -46,6 +54,8 @@ class Commits(Part):
         self.in_flight: CommitInFlight | None = None
         self._sent_at = -1e9
         self._backoff_seconds = 0.0
+        self._read_back: m.Ask | None = None
+        self._read_back_at = -1e9
         self._identity: m.Ask | None = None
         self._identity_at = -1e9
         self._identity_of: dict[Partition, Offset] = {}
@@ -82,9 +92,91 @@ class Commits(Part):
                     if cursor.checkpoint is not None
                 }
                 self.context.do(m.AskTopics(self._identity, named))
+        self.read_back()
+
+    def read_back(self) -> None:
+        """From time to time: is what stands committed still ours? With no commit on its way, and
+        none is sent until it is answered, so that the answer is about one that stands."""
+        now = self.context.now.monotonic
+        if (
+            self.in_flight is not None
+            or self._read_back is not None
+            or now - self._read_back_at < READ_BACK_SECONDS
+        ):
+            return
+        self._read_back_at = now
+        partitions = tuple(
+            partition
+            for partition, cursor in self.context.cursors.items()
+            if cursor.phase is Phase.DELIVERING and not cursor.revoking
+        )
+        if partitions:
+            self._read_back = self.context.ask()
+            self.context.do(m.AskCommitted(self._read_back, partitions))
+
+    def committed_answered(self, event: m.CommittedAnswered) -> None:
+        if event.ask != self._read_back:
+            return
+        self._read_back = None
+        for partition, reading in event.committed.items():
+            cursor = self.context.cursors.get(partition)
+            if cursor is None or cursor.revoking or cursor.phase is not Phase.DELIVERING:
+                continue
+            match reading:
+                case Absent():
+                    cursor.committed = None
+                    self.dirty.add(partition)
+                case Known(committed):
+                    testimony = decode(
+                        committed.metadata,
+                        group=self.context.policy.group,
+                        partition=partition,
+                        committed=committed.next,
+                    )
+                    if isinstance(testimony, Ours):
+                        if cursor.next is not None and committed.next < cursor.next:
+                            # Not made yet; or an owner that was frozen slipped one in.
+                            self.dirty.add(partition)
+                        continue
+                    cursor.committed = committed.next
+                    self.context.look(cursor, Cue.COMMIT_DIFFERED)
+                case Unreadable():
+                    pass
+                case _:
+                    assert_never(reading)
+
+    def write_replay(self, cursor: Cursor) -> None:
+        """Writes down what a foreign commit asks for; commits wait for it."""
+        asked, checkpoint = cursor.asked_replay, cursor.checkpoint
+        if (
+            asked is None
+            or checkpoint is None
+            or cursor.phase is not Phase.DELIVERING
+            or cursor.install is not None
+            or cursor.revoking
+        ):
+            return
+        why = f"somebody committed {asked.first}, below the position, while this member ran"
+        self.parts.writes.install(
+            cursor,
+            m.Purpose.REPLAY,
+            checkpoint.expected,
+            checkpoint.succeed(replay=asked),
+            audit=(Audit(self.context.now.wall, f"replay requested: {asked}", "sidecar", why),),
+        )
+
+    def replay_written(self, cursor: Cursor) -> None:
+        asked, cursor.asked_replay = cursor.asked_replay, None
+        self.context.condition(cursor, Condition.REPLAY_REQUESTED, True, f"of {asked}")
+        self.dirty.add(cursor.partition)
 
     def advance_commit(self) -> None:
-        if self.in_flight is not None or not self.dirty or self.parts.membership.revocations:
+        if (
+            self._read_back is not None
+            or self.in_flight is not None
+            or not self.dirty
+            or self.parts.membership.revocations
+        ):
             return
         now = self.context.now.monotonic
         wait = max(

@@ -27,6 +27,7 @@ from sidecar.core.types import (
     GapReason,
     HoldId,
     Instant,
+    Interval,
     IsolationLevel,
     Offset,
     OwnerId,
@@ -185,6 +186,9 @@ class Cursor:
     drained: bool = False
     """Held at the end of verified ground, so that what was promoted may be committed."""
     needs_commit: bool = False
+    asked_replay: Interval | None = None
+    """What a foreign commit asks to have delivered again, until the store holds it: no commit of
+    ours may replace that one before."""
     floor_ask: Ask | None = None
     floor_reads: int = 0
 
@@ -249,7 +253,7 @@ class Cursor:
 
     def may_commit(self) -> bool:
         """Only ground that is verified, or a gap whose incarnation the commit belongs to."""
-        if self.checkpoint is None or self.revoking:
+        if self.checkpoint is None or self.revoking or self.asked_replay is not None:
             return False
         if self.phase is Phase.GAP:
             return self.gap is not None and _committable(self.gap)

@@ -114,6 +114,8 @@ class Engine:
                 self.parts.commits.topics_answered(event)
             case m.Committed():
                 self.parts.commits.commit_answered(event)
+            case m.CommittedAnswered():
+                self.parts.commits.committed_answered(event)
             case m.OwnersAnswered():
                 self.parts.membership.owners_answered(event)
             case Assigned():

@@ -142,7 +142,8 @@ class Gaps(Part):
         cursor.live = False
         cursor.owner = OwnerId(self.context.new_name("owner"))
         gap_id = known_as or GapId(self.context.new_name("gap"))
-        carrying = base.succeed(owner=cursor.owner, gap=gap_id)
+        asked, cursor.asked_replay = cursor.asked_replay, None
+        carrying = base.succeed(owner=cursor.owner, gap=gap_id, replay=asked or base.replay)
         opened = GapEvent(self.context.now.wall, "opened", "sidecar", detail)
         gap = Gap(
             id=gap_id,

@@ -99,7 +99,9 @@ class Membership(Part):
                 revocation.offsets = {
                     c.partition: c.commit_request(self.context.policy)
                     for c in cursors
-                    if c.phase is Phase.DELIVERING and c.committed != c.next
+                    if c.phase is Phase.DELIVERING
+                    and c.committed != c.next
+                    and c.asked_replay is None
                 }
                 named = self.parts.commits.pinned_topics(revocation.offsets)
                 if named:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType, TypeAlias
 
+from sidecar.core import evidence
 from sidecar.core.checkpoint import Install, InstallResult, Memory, OwnerMark, Registry
 from sidecar.core.enrolment import Create, GroupEvidence, Register
 from sidecar.core.evidence import Cue, Evidence, LogEnd, TopicDescription
@@ -49,6 +50,7 @@ class Purpose(StrEnum):
     RESOLVE = "resolve"
     NOTE = "note"
     """What stands beside the position: paused, a replay that was asked for."""
+    REPLAY = "replay"
 
 
 # Commands
@@ -174,6 +176,12 @@ class AnswerRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class AskCommitted:
+    ask: Ask
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     ask: Ask
     offsets: Mapping[Partition, CommitRequest]
@@ -216,6 +224,7 @@ Command: TypeAlias = (
     | AskTopics
     | AskOwners
     | AnswerRequest
+    | AskCommitted
     | Commit
     | FinishRevoke
     | Reply
@@ -317,6 +326,12 @@ class RequestLeft:
 
 
 @dataclass(frozen=True, slots=True)
+class CommittedAnswered:
+    ask: Ask
+    committed: Mapping[Partition, Reading[evidence.Committed]]
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     ask: Ask
     results: Mapping[Partition, Fault | None]
@@ -375,6 +390,7 @@ Event: TypeAlias = (
     | RetentionAnswered
     | TopicsAnswered
     | OwnersAnswered
+    | CommittedAnswered
     | Committed
     | PageWanted
     | RequestDropped

@@ -49,6 +49,7 @@ class Recovery(Part):
         if due and cursor.phase in (Phase.WAITING, Phase.HELD, Phase.VERIFYING):
             self.context.look(cursor, Cue.RETRY)
         self.look_if_drained(cursor)
+        self.parts.commits.write_replay(cursor)
         if cursor.phase is Phase.GAP:
             self.parts.gaps.by_policy(cursor)
 
@@ -187,6 +188,8 @@ class Recovery(Part):
                 self.context.fence(cursor, "the log was truncated below what was handed out")
             else:
                 cursor.go = judged
+                if judged.base.replay != cursor.checkpoint.replay:
+                    cursor.asked_replay = judged.base.replay
                 self.context.move(cursor, Step.CONFIRMED, detail="verifying the overlap again")
                 self.read_overlap(cursor)
                 return
@@ -203,6 +206,7 @@ class Recovery(Part):
         self.context.stop_fetching(cursor)
         cursor.live = False
         cursor.began_at = self.context.now.monotonic
+        cursor.asked_replay = None  # the claim writes it down
         cursor.go = judged
         cursor.claimed_as = judged.verdict
         cursor.distrusted = cursor.distrusted or evidence.cue is Cue.TRUNCATION_REPORTED

@@ -140,6 +140,9 @@ class Writes(Part):
                     self.parts.recovery.remember(cursor, self.context.policy.overlap_records)
             case m.Purpose.PROMOTE:
                 self.parts.delivery.promoted(cursor, install)
+            case m.Purpose.REPLAY:
+                self.parts.commits.replay_written(cursor)
+                self.parts.delivery.promote(cursor)
             case m.Purpose.HORIZON:
                 self.parts.delivery.promote(cursor)
             case m.Purpose.NOTE:
@@ -180,7 +183,7 @@ class Writes(Part):
         detail = f"another write stands in the store ({who}); nothing of ours was installed"
         checkpoint = cursor.checkpoint
         if (
-            purpose in (m.Purpose.PROMOTE, m.Purpose.HORIZON, m.Purpose.NOTE)
+            purpose in (m.Purpose.PROMOTE, m.Purpose.HORIZON, m.Purpose.NOTE, m.Purpose.REPLAY)
             and winner is not None
             and checkpoint is not None
             and winner.owner != checkpoint.owner
