@@ -49,7 +49,7 @@ endif
 
 test: fresh $(VENV) $(KAFKA) ## Run every test, the ones on a real broker included (PYTEST_ARGS adds options)
 	@rm -f build/test.xml
-	@$(BIN)/pytest -n 2 --dist loadscope -m 'not chart' --junitxml=build/test.xml $(PYTEST_ARGS); code=$$?; \
+	@$(BIN)/pytest -n 2 --dist loadscope -m 'not chart and not faults_only' --junitxml=build/test.xml $(PYTEST_ARGS); code=$$?; \
 	$(BIN)/python tools/junit_summary.py build/test.xml build/test.json --exit-code $$code
 
 bench: fresh $(VENV) $(KAFKA) ## Measure speed, latency and memory on a real broker (BENCH_ARGS=--docs: fill docs/performance.md, --quick: everything once)
@@ -77,10 +77,12 @@ MINUTES ?= 10
 exhaustive: fresh $(VENV) ## Walk every order of a small world (MINUTES=10)
 	@$(BIN)/python -m tests.simulation.exhaustive --minutes $(MINUTES) --summary build/exhaustive.json $(or_say_failed)
 
-faults: ## Run the fault matrix on real Kafka and Redis (not there yet)
+faults: fresh $(VENV) $(KAFKA) ## Inflict every fault of the matrix on real Kafka and Redis (ROWS='retention*': some of them)
+	@$(BIN)/pytest -n 2 --dist worksteal -q -r fE --faults build/faults.json --rows '$(ROWS)' $(PYTEST_ARGS) $(or_say_failed)
+
 mutants: ## Show that the tests notice broken code (not there yet)
 soak: ## Run for a long time under load and faults (not there yet)
-faults mutants soak: fresh
+mutants soak: fresh
 	@printf '{"ok": false, "reason": "not there yet"}\n' > build/$@.json
 	@echo "make $@: not there yet" >&2; exit 2
 

@@ -17,6 +17,8 @@ from tests.benches.process import BenchError, free_port, live, release_port
 from tests.benches.proxy import Proxy
 from tests.benches.redis import Sentinels, Valkey, ValkeyCluster
 
+pytest_plugins = ["pytester", "tests.faults.plugin"]
+
 _BROKERS = {"kafka", "kafka_broker", "proxied_kafka", "kafka_trio", "secure_kafka"}
 
 B = TypeVar("B", KafkaBroker, KafkaTrio, SecureKafka, Valkey, Sentinels, ValkeyCluster)
