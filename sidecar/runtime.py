@@ -267,6 +267,7 @@ class Runtime:
                     fault is None,
                     None if fault is None else fault.kind.value,
                     None if fault is None else fault.detail,
+                    None if fault is None else fault.code,
                 )
             )
 

@@ -147,10 +147,13 @@ class FaultMet:
 
 @dataclass(frozen=True, slots=True)
 class DependencyChanged:
+    """`code` is the vendor's name for the fault, for the log alone."""
+
     component: str
     up: bool
     reason: str | None
     detail: str | None
+    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ ANSWERS: Final[Mapping[str, Meaning]] = MappingProxyType(
 )
 """What a bare `ResponseError` means, by its first word."""
 
-_PHRASES: Final[tuple[tuple[str, Meaning], ...]] = (
+PHRASES: Final[tuple[tuple[str, Meaning], ...]] = (
     ("unknown command", Meaning(_REFUSED, "UNKNOWN_COMMAND", Done.NO)),
     ("ACL failure in script", Meaning(FaultKind.AUTHORIZATION, "NOPERM", Done.MAYBE)),
     ("can't run this command", Meaning(FaultKind.AUTHORIZATION, "NOPERM", Done.MAYBE)),
@@ -194,7 +194,7 @@ def meaning_of(error: BaseException) -> Meaning:
         words = _FROM_A_SCRIPT.sub("", str(error))
         if (known := ANSWERS.get(words.split(" ", 1)[0])) is not None:
             return known
-        for phrase, meaning in _PHRASES:
+        for phrase, meaning in PHRASES:
             if phrase in words:
                 return meaning
     for kind in type(error).__mro__:

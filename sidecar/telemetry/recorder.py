@@ -157,12 +157,13 @@ class TelemetryRecorder:
                 )
             case f.FaultMet(fault, partition):
                 self._fault("fault_met", fault, partition)
-            case f.DependencyChanged(component, up, reason, detail):
+            case f.DependencyChanged(component, up, reason, detail, code):
                 self._events.log(
                     logging.INFO if up else logging.WARNING,
                     "dependency_recovered" if up else "dependency_lost",
                     component=component,
                     reason=reason,
+                    code=code,
                     detail=detail,
                 )
             case f.StoreJudged(refused, warnings):

@@ -210,7 +210,9 @@ def prepare() -> tuple[Path, str]:
         if not features.exists():
             _write_features(features)
         jars = sorted((jar.name, jar.stat().st_mtime) for jar in LIBS.glob("*.jar"))
-        fit = hashlib.sha256(repr((str(java), java.stat().st_mtime, jars, _JVM)).encode())
+        fit = hashlib.sha256(
+            repr((str(java), java.stat().st_mtime, str(LIBS), jars, _JVM)).encode()
+        )
         archive = CACHE / f"classes-{fit.hexdigest()[:12]}.jsa"
         if not archive.exists():
             for outdated in CACHE.glob("classes-*"):

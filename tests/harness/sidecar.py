@@ -153,6 +153,21 @@ class SidecarProcess(Process):
 
         return wait_until(found, self._what(f"{name} {fields}"), timeout_seconds=timeout_seconds)
 
+    def await_store_error(
+        self, code: str | None = None, *, after: int = 0, timeout_seconds: float = 15.0
+    ) -> str:
+        """The store's first error since a mark (or the first of a code), as `kind/CODE`."""
+
+        def found() -> str | None:
+            for event in self.since(after, component="redis"):
+                said = event.get("code")
+                if said and (code is None or said == code):
+                    return f"{event.get('kind') or event.get('reason')}/{said}"
+            return None
+
+        what = self._what(f"the store's error {code or ''}")
+        return wait_until(found, what, timeout_seconds=timeout_seconds)
+
     def verdicts(self, topic: str, partition: int = 0, *, after: int | None = None) -> list[str]:
         mark = self._life_from if after is None else after
         seen = self.since(mark, "verdict_reached", topic=topic, partition=partition)

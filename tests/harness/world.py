@@ -9,7 +9,7 @@ import itertools
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import redis
 from click.testing import CliRunner, Result
@@ -36,10 +36,28 @@ def values(count: int, tag: str = "v", first: int = 0, size: int = 0) -> list[Re
     ]
 
 
+class Store(Protocol):
+    """One server, Sentinels or a cluster."""
+
+    @property
+    def url(self) -> str: ...
+    def client(self) -> Any: ...
+
+
 class World:
-    def __init__(self, kafka: KafkaBroker, valkey: Valkey, names: Names, directory: Path) -> None:
+    def __init__(
+        self,
+        kafka: KafkaBroker,
+        valkey: Valkey,
+        names: Names,
+        directory: Path,
+        *,
+        store: Store | None = None,
+    ) -> None:
+        """`store`: what the sidecars are given, where it is more than the one server."""
         self.kafka = kafka
         self.valkey = valkey
+        self.store: Store = store or valkey
         self.outside = Outsider(kafka)
         self.group = names.group()
         self.prefix = names.prefix
@@ -104,7 +122,7 @@ class World:
             "KAFKA__TOPICS": ",".join(topics or self.topics),
             "KAFKA__SESSION_TIMEOUT_SECONDS": 6,
             "KAFKA__INSTANCE_ID": f"{self.group}-{number}" if static else None,
-            "REDIS__URL": self.valkey.url,
+            "REDIS__URL": self.store.url,
             "REDIS__KEY_PREFIX": self.prefix,
             "SHUTDOWN__DEADLINE_SECONDS": 10,
             **settings,
@@ -169,10 +187,14 @@ class World:
         found = self.outside.committed(self.group, topic, partition)
         return None if found is None else found.offset
 
+    def checkpoint_key(self, topic: str, partition: int = 0) -> str:
+        return f"{self.prefix}:{{{self.group}/{topic}/{partition}}}:checkpoint"
+
     def checkpoint(self, topic: str, partition: int = 0) -> dict[str, str]:
         """The stored fields, empty when there is none."""
-        key = f"{self.prefix}:{{{self.group}/{topic}/{partition}}}:checkpoint"
-        found: Any = self.valkey.client().hgetall(key)
+        key = self.checkpoint_key(topic, partition)
+        with self.store.client() as client:
+            found: Any = client.hgetall(key)
         return dict(found)
 
     def watch_commits(self, *places: Place) -> "CommitWatch":
@@ -209,7 +231,7 @@ class CommitWatch:
         self._places = places
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="commit-watch", daemon=True)
-        self._store = world.valkey.client()
+        self._store = world.store.client()
         self.faults: list[str] = []
         self.looks = 0
 
