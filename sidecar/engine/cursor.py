@@ -156,6 +156,8 @@ class Cursor:
     failures: int = 0
     """Cursor errors since delivery was reached last."""
     owner_seen_at: float = 0.0
+    installed_at: float = 0.0
+    """When the store last said that a write of ours stands."""
     began_at: float = 0.0
     live: bool = False
     """Verified once in this attempt: a look that confirms it needs no new claim."""

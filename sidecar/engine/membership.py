@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from sidecar.core.checkpoint import OwnerMark
 from sidecar.core.evidence import Cue
 from sidecar.core.facts import (
     PartitionsAssigned,
     PartitionsRevoked,
 )
-from sidecar.core.faults import Absent, Known, Unreadable
+from sidecar.core.faults import Absent, Known, Reading, Unreadable
 from sidecar.core.recovery import Phase
 from sidecar.core.types import (
     Offset,
@@ -147,12 +148,15 @@ class Membership(Part):
                 self.parts.requests.heard(cursor, event.requests[partition], counted)
             if cursor.owner is None or isinstance(reading, Unreadable):
                 continue
-            if isinstance(reading, Known) and reading.value.owner == cursor.owner:
+            forgot = _forgot(cursor, reading, event.asked_at)
+            if isinstance(reading, Known) and reading.value.owner == cursor.owner and not forgot:
                 cursor.owner_seen_at = max(cursor.owner_seen_at, event.asked_at)
                 continue
             if cursor.live and cursor.phase is Phase.DELIVERING and cursor.install is None:
                 if isinstance(reading, Absent):
                     detail = "the store holds no checkpoint any more"
+                elif forgot:
+                    detail = "the store holds an older checkpoint than it acknowledged"
                 else:
                     detail = "another owner's mark stands in the store"
                     checkpoint = cursor.checkpoint
@@ -209,3 +213,16 @@ class Membership(Part):
         )
         self.parts.commits.dirty.add(cursor.partition)
         return True
+
+
+def _forgot(cursor: Cursor, reading: Reading[OwnerMark], asked_at: float) -> bool:
+    """Whether the store went back under its owner, by a failover or an old backup: it was asked
+    after it had acknowledged what is newer than what it holds."""
+    return (
+        isinstance(reading, Known)
+        and cursor.checkpoint is not None
+        and cursor.install is None
+        and asked_at >= cursor.installed_at
+        and reading.value.owner == cursor.owner
+        and reading.value.generation < cursor.checkpoint.generation
+    )

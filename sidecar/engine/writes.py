@@ -99,6 +99,7 @@ class Writes(Part):
         match event.result:
             case Installed(earlier):
                 cursor.install = None
+                cursor.installed_at = self.context.now.monotonic
                 if not earlier:
                     # One that was there before says nothing about who owns the partition now.
                     cursor.owner_seen_at = event.asked_at
