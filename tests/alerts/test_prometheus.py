@@ -27,6 +27,7 @@ from tests.benches.names import Names
 from tests.benches.process import Process, free_port, release_port
 from tests.benches.redis import Valkey
 from tests.benches.waiting import wait_until
+from tests.faults.rows import Row
 from tests.harness.world import World
 
 pytestmark = [
@@ -242,8 +243,11 @@ def test_a_gap_is_told_after_all_pods_vanished(pods: list[Pod], prometheus: Prom
 
 @pytest.mark.kafka
 @pytest.mark.timeout(180)
+@pytest.mark.fault(
+    row="retention-loss/somebody-is-told", bench="K1+Prometheus", expected="alert", cases=(33,)
+)
 def test_the_real_sidecar_is_heard_within_two_scrapes(
-    kafka: KafkaBroker, valkey: Valkey, names: Names, tmp_path: Path
+    kafka: KafkaBroker, valkey: Valkey, names: Names, tmp_path: Path, row: Row
 ) -> None:
     """Records deleted past its cursor: the alert, and its end after the resolution."""
     name, port = "CursorSidecarGapUnresolved", free_port()
@@ -262,11 +266,13 @@ def test_the_real_sidecar_is_heard_within_two_scrapes(
         sidecar.terminate()
         world.outside.delete_records(topic, 0, 45)
         sidecar.start()
+        row.inflicted()
 
         gap = sidecar.await_gap(topic)
         (alert,) = wait_until(
             lambda: prometheus.alerts(name), "the alert", timeout_seconds=30, every_seconds=0.1
         )
+        row.judged("alert", "gap")
         assert alert["labels"]["topic"] == topic
         assert alert["labels"]["group"] == world.group
         assert seconds(alert["activeAt"]) - seconds(gap.opened_at) <= limit_seconds
@@ -276,6 +282,8 @@ def test_the_real_sidecar_is_heard_within_two_scrapes(
         resolved = time.monotonic()
         wait_until(lambda: not prometheus.alerts(name), "the alert's end", every_seconds=0.1)
         assert time.monotonic() - resolved <= limit_seconds + 1
+        assert world.apply(sidecar, topic, 15) == 60
+        row.account(world.account(sidecar.api().gaps()))
         release_port(port)
 
 

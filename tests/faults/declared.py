@@ -1,5 +1,54 @@
-"""Rows that no test inflicts yet, each with its reason; they are shown as not run."""
+"""Rows that no test inflicts, each with its reason; they are shown as not run.
+
+A test with the mark of the same name takes the place of what is declared here.
+"""
 
 from tests.faults.rows import Declared
 
-NOT_RUN: tuple[Declared, ...] = ()
+NEEDS_RIGHTS = "a test on a broker with SASL and ACLs is still to come"
+NEEDS_THREE = "a test on three brokers is still to come"
+NEEDS_CONDITION = "the condition is not raised by this release"
+
+NOT_RUN: tuple[Declared, ...] = (
+    Declared(
+        "unreachable/coverage-unknown",
+        "K1",
+        "coverage_unknown",
+        reason="reserved: what cannot be covered is judged as retention_loss once it is reached",
+    ),
+    Declared(
+        "unreachable/unknown",
+        "K1",
+        "unknown",
+        reason="what stands in no row of the table: no server can be made to say it; the "
+        "judgement is tested in tests/core/test_verdict.py",
+    ),
+    Declared(
+        "unreachable/store-codes",
+        "R1",
+        "refused/ERR",
+        covers=(
+            *("PROTOCOL", "REDIS", "POOL", "NO_REPLICA", "DATA", "AUTH_PROVIDER", "AUTHORIZATION"),
+            *("EXECABORT", "MODULE", "FIELDSET", "MASTERDOWN", "ASK", "CROSSSLOT", "CLUSTER"),
+            *("SLOT_NOT_COVERED", "PUBSUB", "WATCH", "LOCK", "CHILD_DEADLOCKED", "POLICY", "EVENT"),
+            *("INPROG", "NOPROTO", "REDIRECT", "UNBLOCKED", "UNKNOWN_COMMAND", "KILLED"),
+            "DATABASE",
+        ),
+        reason="of parts of the client that are not used, or of commands that are not sent; the "
+        "translation is tested in tests/store/test_faults.py",
+    ),
+    Declared(
+        "condition/hanging-transaction",
+        "K1",
+        "hanging_transaction",
+        cases=(18,),
+        reason=NEEDS_CONDITION,
+    ),
+    Declared("condition/no-progress", "K1", "no_progress", cases=(26,), reason=NEEDS_CONDITION),
+    Declared(
+        "rights/group-read-revoked", "K1a", "commit_refused", cases=(24,), reason=NEEDS_RIGHTS
+    ),
+    Declared("rights/topic-read-revoked", "K1a", "authorization", cases=(24,), reason=NEEDS_RIGHTS),
+    Declared("credentials/wrong-at-the-start", "K1a", "authentication", reason=NEEDS_RIGHTS),
+    Declared("election/unclean", "K3", "log_truncated", cases=(3, 7), reason=NEEDS_THREE),
+)

@@ -5,13 +5,15 @@ import re
 import pytest
 
 from tests.benches.waiting import wait_until
+from tests.faults.rows import Row
 from tests.harness.sidecar import SidecarProcess
 from tests.harness.world import World, values
 
 pytestmark = pytest.mark.kafka
 
 
-def test_transactions_committed_and_aborted_leave_holes_and_no_gap(world: World) -> None:
+@pytest.mark.fault(row="holes/transactions", bench="K1", expected="caught_up", cases=(5, 17))
+def test_transactions_committed_and_aborted_leave_holes_and_no_gap(world: World, row: Row) -> None:
     """Control records and aborted ones are passed over: what is visible is delivered, and the end
     is reached although the last offset is a marker."""
     topic = world.topic()
@@ -25,11 +27,12 @@ def test_transactions_committed_and_aborted_leave_holes_and_no_gap(world: World)
     sidecar = world.sidecar()
     application = world.application(sidecar)
     state = sidecar.await_partition(topic, caught_up=True, next=end, lag_records=0)
+    row.observe("caught_up", state.state)
     assert state.applied == end - 1
     sidecar.await_partition(topic, committed=end)
     application.stop()
     assert sidecar.api().gaps() == []
-    assert world.account().check().applied == 5 + 5 + 3 + 4
+    assert row.account(world.account()).applied == 5 + 5 + 3 + 4
     _, metrics = sidecar.admin().text("/metrics")
     assert "cursor_sidecar_holes_total" in metrics
     sidecar.terminate()
@@ -38,7 +41,10 @@ def test_transactions_committed_and_aborted_leave_holes_and_no_gap(world: World)
     assert sidecar.api().gaps() == []
 
 
-def test_only_control_records_above_the_cursor_is_caught_up(world: World) -> None:
+@pytest.mark.fault(
+    row="holes/only-control-records-ahead", bench="K1", expected="caught_up", cases=(17,)
+)
+def test_only_control_records_above_the_cursor_is_caught_up(world: World, row: Row) -> None:
     """An aborted transaction after everything was applied: caught up, lag 0, without a page; down
     and live."""
     topic = world.topic()
@@ -52,8 +58,11 @@ def test_only_control_records_above_the_cursor_is_caught_up(world: World) -> Non
     _transaction(world, topic, 3, commit=False, tag="b")
     end = world.outside.bounds(topic).end
     sidecar.start()
-    sidecar.await_partition(topic, caught_up=True, next=end, lag_records=0, committed=end)
+    row.inflicted()
+    state = sidecar.await_partition(topic, caught_up=True, next=end, lag_records=0, committed=end)
+    row.judged("caught_up", state.state)
     assert sidecar.api().gaps() == []
+    row.account(world.account())
 
 
 def test_an_open_transaction_is_waited_for(world: World) -> None:
@@ -114,7 +123,8 @@ def _metric(sidecar: SidecarProcess, name: str, topic: str) -> float:
     return float(value)
 
 
-def test_a_compacted_topic_has_holes_and_no_gap(world: World) -> None:
+@pytest.mark.fault(row="holes/compaction", bench="K1", expected="caught_up", cases=(5,))
+def test_a_compacted_topic_has_holes_and_no_gap(world: World, row: Row) -> None:
     """Compaction removed records, receipts' own ones among them: the overlap is inconclusive
     there, verified by what is left, and everything visible is delivered."""
     topic = world.topic(
@@ -143,10 +153,11 @@ def test_a_compacted_topic_has_holes_and_no_gap(world: World) -> None:
     end = world.outside.bounds(topic).end
     sidecar.start()
     application = world.application(sidecar)
-    sidecar.await_partition(topic, caught_up=True, next=end)
+    state = sidecar.await_partition(topic, caught_up=True, next=end)
+    row.observe("caught_up", state.state)
     application.stop()
     assert sidecar.api().gaps() == []
-    world.account().check()
+    row.account(world.account())
 
 
 def _rolled(world: World, topic: str) -> int:
@@ -155,7 +166,14 @@ def _rolled(world: World, topic: str) -> int:
     return len(world.outside.read(topic, start=0))
 
 
-def test_holes_and_a_real_loss_in_one_run_are_told_apart(world: World) -> None:
+@pytest.mark.fault(
+    row="retention-loss/among-holes",
+    bench="K1",
+    expected="retention_loss",
+    cases=(5,),
+    within_seconds=2,
+)
+def test_holes_and_a_real_loss_in_one_run_are_told_apart(world: World, row: Row) -> None:
     """Transactions and one real `delete-records`: one gap, with the exact range."""
     topic = world.topic()
     world.produce(topic, 10)
@@ -168,13 +186,17 @@ def test_holes_and_a_real_loss_in_one_run_are_told_apart(world: World) -> None:
     world.produce(topic, 10, tag="end")
     world.outside.delete_records(topic, 0, 28)
     sidecar.start()
+    row.inflicted()
     application = world.application(sidecar)
     gap = sidecar.await_gap(topic)
+    row.judged(gap.reason, "gap")
     assert (gap.reason, gap.first, gap.end) == ("retention_loss", 21, 28)
     sidecar.api().resolve(gap.id, "accepted")
+    row.cured()
     sidecar.await_partition(topic, caught_up=True)
+    row.delivering()
     application.stop()
-    world.account(sidecar.api().gaps()).check()
+    row.account(world.account(sidecar.api().gaps()))
 
 
 def _transaction(world: World, topic: str, count: int, *, commit: bool, tag: str) -> None:

@@ -1,5 +1,6 @@
 """Pages and reports as the contract has them, on a whole sidecar."""
 
+import json
 import os
 import signal
 import threading
@@ -12,6 +13,7 @@ import pytest
 
 from tests.benches.topics import Record
 from tests.benches.waiting import wait_until
+from tests.faults.rows import Row
 from tests.harness.api import Api, Page, Refused
 from tests.harness.world import World, values
 from tests.kafka.poison import produce_with_header_name
@@ -59,8 +61,11 @@ def test_a_page_holds_what_was_produced_byte_for_byte(world: World) -> None:
     assert not any(r.redelivered for r in seen)
 
 
+@pytest.mark.fault(
+    row="blocked-record/header-name", bench="K1", expected="blocked_record", within_seconds=2
+)
 def test_a_header_name_that_is_not_utf8_holds_at_its_offset_and_skips_nothing(
-    world: World,
+    world: World, row: Row
 ) -> None:
     """What the client cannot read is `blocked_record`, by name, at that offset: what lies before
     it is delivered and committed, what lies behind it is not."""
@@ -70,8 +75,10 @@ def test_a_header_name_that_is_not_utf8_holds_at_its_offset_and_skips_nothing(
     produce_with_header_name(world.kafka.bootstrap, topic, b"\xff\xfe", b"poison")
     world.produce(topic, values(5, "behind"), noted=False)
     sidecar = world.sidecar()
+    row.inflicted()
     application = world.application(sidecar)
-    state = sidecar.await_partition(topic, state="held", reason="blocked_record", next=5)
+    state = sidecar.await_partition(topic, state="held", next=5)
+    row.judged(state.reason or "none", state.state)
     application.stop()
     assert "5" in state.detail
     (hold,) = sidecar.api().holds()
@@ -82,7 +89,7 @@ def test_a_header_name_that_is_not_utf8_holds_at_its_offset_and_skips_nothing(
     sidecar.await_partition(topic, state="held", reason="blocked_record", next=5)
     (again,) = sidecar.api().holds()
     wait_until(lambda: sidecar.api().holds() == [again], "the hold keeps its id")
-    assert world.account().check().applied == 5
+    assert row.account(world.account()).applied == 5
 
 
 def test_a_page_that_is_late_is_offered_again_and_its_report_taken_until_then(
@@ -252,7 +259,10 @@ def _refuses_pages(api: Api) -> bool:
         return refused.kind == "draining"
 
 
-def test_a_slow_application_holds_nobody_up_but_itself(world: World) -> None:
+@pytest.mark.fault(
+    row="application/one-page-never-reported", bench="K1", expected="delivering", cases=(26, 27, 28)
+)
+def test_a_slow_application_holds_nobody_up_but_itself(world: World, row: Row) -> None:
     """One page of one partition is never reported: the other partition is delivered to its end,
     and commits of the first stop at its head."""
     topic = world.topic(2)
@@ -268,6 +278,12 @@ def test_a_slow_application_holds_nobody_up_but_itself(world: World) -> None:
     assert state.next == 0
     assert not state.caught_up
     assert world.committed(topic, 0) in (None, 0)
+    row.observe(state.state, state.state)
+    _, metrics = sidecar.admin().text("/metrics")
+    oldest = "cursor_sidecar_oldest_unresolved_timestamp_seconds{"
+    (head,) = [line for line in metrics.splitlines() if line.startswith(oldest)]
+    assert 'partition="0"' in head
+    row.account(world.account(unfinished_from={(topic, 0): 0}))
 
 
 def test_sigterm_waits_for_the_outcome_of_the_page_that_is_out(world: World) -> None:
@@ -290,3 +306,93 @@ def test_sigterm_does_not_wait_forever_for_an_outcome(world: World) -> None:
     assert code == 0
     assert seconds < 4
     assert world.committed(topic) in (None, 0)
+
+
+@pytest.mark.parametrize("how", ["shutdown", "rebalance"])
+@pytest.mark.fault(row="application/retry", bench="K1", expected="delivering", cases=(39,))
+def test_a_record_that_is_being_retried_is_not_handled_by_an_end(
+    world: World, how: str, row: Row
+) -> None:
+    """Told to end, or rebalanced, while records are being retried: they are neither dropped nor
+    dead-lettered, stay uncommitted, and come again, flagged, to whoever has the partition."""
+    topic = world.topic()
+    world.produce(topic, 10)
+    sidecar = world.sidecar()
+    page = _take(sidecar.api())
+    outcomes = {offset: "applied" if offset < 4 else "retry" for offset in page.offsets}
+    assert sidecar.api().each(page, outcomes).unresolved == [4, 5, 6, 7, 8, 9]
+    row.inflicted()
+    if how == "shutdown":
+        assert sidecar.terminate()[0] == 0
+        owner = sidecar
+        owner.start()
+    else:
+        owner = world.sidecar()
+        assert sidecar.terminate()[0] == 0
+    again = _take(owner.api())
+    row.judged("delivering", "delivering")
+    assert again.offsets == [4, 5, 6, 7, 8, 9]
+    assert all(record.redelivered for record in again.records)
+    assert world.committed(topic) == 4
+    # The ledger holds what was really done: nothing of what was to be retried.
+    world.ledger.write(msgspec.structs.replace(page, records=page.records[:4]), "before")
+    world.ledger.write(again, "after")
+    assert owner.api().applied(again, committed=True).committed == 10
+    assert row.account(world.account()).applied == 10
+
+
+@pytest.mark.fault(
+    row="blocked-record/too-large",
+    bench="K1",
+    expected="blocked_record",
+    cases=(30,),
+)
+def test_a_record_larger_than_the_client_takes_holds_there(world: World, row: Row) -> None:
+    """It is named with its offset, what lies before it is delivered and committed, the other
+    partition goes on, and nothing is skipped; taken by a client that may, it is delivered."""
+    topic = world.topic(2)
+    for partition in range(2):
+        world.produce(topic, 20, partition)
+    world.produce(topic, values(1, "large", size=500_000), 1)
+    for partition in range(2):
+        world.produce(topic, 20, partition, tag="behind")
+    small = {
+        "receive.message.max.bytes": "20000",
+        "fetch.max.bytes": "10000",
+        "message.max.bytes": "1000",
+        "max.partition.fetch.bytes": "1000",
+    }
+    sidecar = world.sidecar(KAFKA__CLIENT=json.dumps(small))
+    row.inflicted()
+    application = world.application(sidecar)
+    state = sidecar.await_partition(topic, 1, state="held", timeout_seconds=40)
+    row.judged(state.reason or "none", state.state)
+    assert "20" in state.detail
+    sidecar.await_partition(topic, 1, state="held", next=20, committed=20)
+    world.deliver_all(sidecar, (topic, 0))
+    sidecar.terminate()
+    sidecar.start(KAFKA__CLIENT="{}")
+    row.cured()
+    world.deliver_all(sidecar, (topic, 1))
+    row.delivering()
+    application.stop()
+    assert row.account(world.account()).applied == 81
+
+
+@pytest.mark.fault(row="records/timestamps", bench="K1", expected="no forecast", cases=(31,))
+def test_timestamps_that_are_none_are_no_ages(world: World, row: Row) -> None:
+    """None, 5, and seconds in place of milliseconds: delivered as they are, and no time until
+    records are lost is computed from them."""
+    topic = world.topic(retention_ms="600000000000000")
+    stamps = (0, 5, 1_764_495_600)
+    batch = [Record(f"v{n}".encode(), timestamp_ms=stamp) for n, stamp in enumerate(stamps)]
+    world.produce(topic, batch)
+    sidecar = world.sidecar()
+    page = _take(sidecar.api())
+    assert [r.timestamp for r in page.records[1:]] == [5, 1_764_495_600]
+    _, metrics = sidecar.admin().text("/metrics")
+    forecasts = [x for x in metrics.splitlines() if x.startswith("cursor_sidecar_seconds_to_loss{")]
+    row.observe("no forecast" if not forecasts else "forecast", "delivering")
+    world.ledger.write(page, "test")
+    sidecar.api().applied(page)
+    row.account(world.account())

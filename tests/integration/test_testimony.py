@@ -2,12 +2,14 @@
 
 import pytest
 
+from tests.faults.rows import Row
 from tests.harness.world import World
 
 pytestmark = pytest.mark.kafka
 
 
-def test_an_existing_group_is_adopted_where_it_stood(world: World) -> None:
+@pytest.mark.fault(row="first-day/group-with-a-commit", bench="K1", expected="adopted")
+def test_an_existing_group_is_adopted_where_it_stood(world: World, row: Row) -> None:
     """Day one of an existing group: its offset is taken on trust, everything from there on is
     delivered, flagged, since what was done before is not known; our own commit stands before the
     first page."""
@@ -15,7 +17,9 @@ def test_an_existing_group_is_adopted_where_it_stood(world: World) -> None:
     world.produce(topic, 30)
     world.outside.commit(world.group, topic, 0, 12)
     sidecar = world.sidecar()
-    sidecar.await_partition(topic, state="delivering", verdict="adopted", next=12)
+    row.inflicted()
+    state = sidecar.await_partition(topic, state="delivering", next=12)
+    row.judged(state.verdict or "none", state.state)
     found = world.outside.committed(world.group, topic)
     assert found is not None
     assert found.offset == 12
@@ -26,48 +30,85 @@ def test_an_existing_group_is_adopted_where_it_stood(world: World) -> None:
     assert all(record.redelivered for record in page.records)
     world.ledger.write(page, "test")
     sidecar.api().applied(page)
-    assert world.account(starts={(topic, 0): 12}).check().applied == 18
+    assert row.account(world.account(starts={(topic, 0): 12})).applied == 18
 
 
-def test_an_adopted_offset_below_the_log_start_is_a_gap_from_there(world: World) -> None:
+@pytest.mark.fault(
+    row="first-day/commit-below-the-log-start", bench="K1", expected="retention_loss"
+)
+def test_an_adopted_offset_below_the_log_start_is_a_gap_from_there(world: World, row: Row) -> None:
     """What the group had committed is gone from the log: exactly that range is lost."""
     topic = world.topic()
     world.produce(topic, 30)
     world.outside.commit(world.group, topic, 0, 5)
     world.outside.delete_records(topic, 0, 11)
-    gap = world.sidecar().await_gap(topic)
+    sidecar = world.sidecar()
+    row.inflicted()
+    gap = sidecar.await_gap(topic)
+    row.judged(gap.reason, "gap")
     assert (gap.reason, gap.first, gap.end) == ("retention_loss", 5, 11)
     assert world.committed(topic) == 5
+    sidecar.api().resolve(gap.id, "accepted")
+    row.cured()
+    assert world.apply(sidecar, topic, 19) == 30
+    row.delivering()
+    row.account(world.account(sidecar.api().gaps(), starts={(topic, 0): 5}))
 
 
-def test_an_adoption_that_a_setting_asks_about_waits_for_its_answer(world: World) -> None:
+@pytest.mark.fault(row="first-day/adoption-held", bench="K1", expected="adopted")
+def test_an_adoption_that_a_setting_asks_about_waits_for_its_answer(world: World, row: Row) -> None:
     """`RECOVERY__ADOPT=hold`: held with its evidence, and delivered once a person says so."""
     topic = world.topic()
     world.produce(topic, 10)
     world.outside.commit(world.group, topic, 0, 4)
     sidecar = world.sidecar(RECOVERY__ADOPT="hold")
-    sidecar.await_partition(topic, state="held", reason="adopted")
+    row.inflicted()
+    state = sidecar.await_partition(topic, state="held")
+    row.judged(state.reason or "none", state.state)
     api = sidecar.api()
     (hold,) = api.holds()
     assert hold.answers == ["commit"]
     api.answer(hold.id, "commit")
+    row.cured()
     sidecar.await_partition(topic, state="delivering", next=4)
+    assert world.apply(sidecar, topic, 6) == 10
+    row.delivering()
+    row.account(world.account(starts={(topic, 0): 4}))
 
 
-def test_a_foreign_commit_far_beyond_the_end_on_day_one_is_not_reset(world: World) -> None:
+@pytest.mark.fault(
+    row="cursor-ahead/commit-beyond-the-end",
+    bench="K1",
+    expected="cursor_ahead",
+    cases=(6,),
+    within_seconds=2,
+)
+def test_a_foreign_commit_far_beyond_the_end_on_day_one_is_not_reset(
+    world: World, row: Row
+) -> None:
     """Committed 999999 while the log ends at 20: `cursor_ahead`, and the offset is reset in
     neither direction."""
     topic = world.topic()
     world.produce(topic, 20)
     world.outside.commit(world.group, topic, 0, 999_999)
     sidecar = world.sidecar()
+    row.inflicted()
     gap = sidecar.await_gap(topic)
+    row.judged(gap.reason, "gap")
     assert (gap.reason, gap.first) == ("cursor_ahead", 999_999)
     assert sidecar.api().take(0.5) is None
     assert world.committed(topic) == 999_999
+    sidecar.api().resolve(gap.id, "accepted", resume_at=8)
+    row.cured()
+    assert world.apply(sidecar, topic, 12) == 20
+    row.delivering()
+    row.account(world.account(starts={(topic, 0): 8}))
 
 
-def test_a_foreign_commit_ahead_while_down_is_a_gap(world: World) -> None:
+@pytest.mark.fault(
+    row="external-reset/forward", bench="K1", expected="external_reset", within_seconds=2
+)
+def test_a_foreign_commit_ahead_while_down_is_a_gap(world: World, row: Row) -> None:
     """Somebody moved the group forward: `external_reset` over exactly what would be skipped; the
     foreign offset stands in the gap, and our own is committed again, with the witness."""
     topic = world.topic()
@@ -77,7 +118,9 @@ def test_a_foreign_commit_ahead_while_down_is_a_gap(world: World) -> None:
     sidecar.terminate()
     world.outside.commit(world.group, topic, 0, 30)
     sidecar.start()
+    row.inflicted()
     gap = sidecar.await_gap(topic)
+    row.judged(gap.reason, "gap")
     assert (gap.reason, gap.first, gap.end) == ("external_reset", 10, 30)
     sidecar.await_partition(topic, state="gap", committed=10)
     found = world.outside.committed(world.group, topic)
@@ -86,9 +129,23 @@ def test_a_foreign_commit_ahead_while_down_is_a_gap(world: World) -> None:
     sidecar.kill()
     sidecar.start()
     assert sidecar.await_gap(topic).id == gap.id
+    sidecar.api().resolve(gap.id, "ignored")
+    row.cured()
+    assert world.apply(sidecar, topic, 30) == 40
+    row.delivering()
+    assert row.account(world.account()).applied == 40
 
 
-def test_a_foreign_commit_behind_while_down_is_a_request_and_moves_nothing(world: World) -> None:
+@pytest.mark.fault(
+    row="external-reset/backward",
+    bench="K1",
+    expected="replay_requested",
+    covers=("commit_behind",),
+    within_seconds=2,
+)
+def test_a_foreign_commit_behind_while_down_is_a_request_and_moves_nothing(
+    world: World, row: Row
+) -> None:
     """Somebody asked for a replay: applied does not move, the request is shown until it is
     answered, delivery goes on."""
     topic = world.topic()
@@ -98,18 +155,24 @@ def test_a_foreign_commit_behind_while_down_is_a_request_and_moves_nothing(world
     sidecar.terminate()
     world.outside.commit(world.group, topic, 0, 7)
     sidecar.start()
+    row.inflicted()
     state = sidecar.await_partition(topic, state="delivering", next=20, committed=20)
-    assert state.conditions == ["replay_requested"]
+    (condition,) = state.conditions
+    row.judged(condition, state.state)
     page = sidecar.api().take(10.0)
     assert page is not None
     assert page.first == 20
+    world.ledger.write(page, "test")
     sidecar.kill()
     sidecar.start()
     state = sidecar.await_partition(topic, state="delivering", next=20)
     assert state.conditions == ["replay_requested"]
+    assert world.apply(sidecar, topic, 20) == 40
+    assert row.account(world.account()).applied == 40
 
 
-def test_a_foreign_commit_at_the_same_offset_changes_nothing(world: World) -> None:
+@pytest.mark.fault(row="external-reset/same-offset", bench="K1", expected="resume")
+def test_a_foreign_commit_at_the_same_offset_changes_nothing(world: World, row: Row) -> None:
     """Metadata erased by somebody's tool, the offset the same: go on, commit again."""
     topic = world.topic()
     world.produce(topic, 20)
@@ -118,19 +181,48 @@ def test_a_foreign_commit_at_the_same_offset_changes_nothing(world: World) -> No
     sidecar.terminate()
     world.outside.commit(world.group, topic, 0, 10)
     sidecar.start()
-    sidecar.await_partition(topic, state="delivering", next=10)
+    row.inflicted()
+    state = sidecar.await_partition(topic, state="delivering", next=10)
+    row.judged(state.verdict or "none", state.state)
     assert world.apply(sidecar, topic, 10) == 20
     assert sidecar.api().gaps() == []
-    assert world.account().check().repeated_flagged == 0
+    assert row.account(world.account()).repeated_flagged == 0
 
 
-def test_latest_on_an_empty_partition_begins_at_a_number(world: World) -> None:
+@pytest.mark.fault(
+    row="commit-expired/offsets-deleted",
+    bench="K1",
+    expected="commit_expired",
+    cases=(3,),
+    within_seconds=2,
+)
+def test_offsets_deleted_with_kafkas_own_tool_are_recovered(world: World, row: Row) -> None:
+    """`--delete-offsets`: the same error code as a retention loss, and another verdict."""
+    topic = world.topic()
+    world.produce(topic, 20)
+    sidecar = world.sidecar()
+    assert world.apply(sidecar, topic, 10) == 10
+    sidecar.terminate()
+    world.outside.delete_offsets(world.group, topic)
+    assert world.committed(topic) is None
+    sidecar.start()
+    row.inflicted()
+    state = sidecar.await_partition(topic, state="delivering", next=10, committed=10)
+    row.judged(state.verdict or "none", state.state)
+    assert world.apply(sidecar, topic, 10) == 20
+    assert row.account(world.account()).repeated_flagged == 0
+
+
+@pytest.mark.fault(row="first-day/latest-on-an-empty-partition", bench="K1", expected="new_group")
+def test_latest_on_an_empty_partition_begins_at_a_number(world: World, row: Row) -> None:
     """`RECOVERY__START=latest`: the fence is a number, durable before the first fetch, also where
     the partition is empty; nothing that was produced after it is missed, across a kill."""
     topic = world.topic(2)
     world.produce(topic, 10, 1)
     sidecar = world.sidecar(static=True, RECOVERY__START="latest")
-    sidecar.await_partition(topic, 0, state="delivering", next=0, verdict="new_group")
+    row.inflicted()
+    state = sidecar.await_partition(topic, 0, state="delivering", next=0)
+    row.judged(state.verdict or "none", state.state)
     sidecar.await_partition(topic, 1, state="delivering", next=10)
     sidecar.kill()
     world.produce(topic, 5, 0)
@@ -138,11 +230,12 @@ def test_latest_on_an_empty_partition_begins_at_a_number(world: World) -> None:
     sidecar.start()
     assert world.apply(sidecar, topic, 5, 0) == 5
     assert world.apply(sidecar, topic, 5, 1) == 15
-    assert world.account(starts={(topic, 1): 10}).check().applied == 10
+    assert row.account(world.account(starts={(topic, 1): 10})).applied == 10
 
 
+@pytest.mark.fault(row="first-day/partition-added-later", bench="K1", expected="new_partition")
 def test_a_partition_added_later_is_read_from_its_log_start_whatever_the_start_rule(
-    world: World,
+    world: World, row: Row
 ) -> None:
     """`new_partition`: `latest` was asked of the group's first day only."""
     topic = world.topic()
@@ -152,6 +245,9 @@ def test_a_partition_added_later_is_read_from_its_log_start_whatever_the_start_r
     )
     sidecar.await_partition(topic, state="delivering")
     world.outside.add_partitions(topic, 2)
+    row.inflicted()
     world.produce(topic, 5, 1)
     assert world.apply(sidecar, topic, 5, 1) == 5
-    assert "new_partition" in sidecar.verdicts(topic, 1)
+    (verdict,) = sidecar.verdicts(topic, 1)
+    row.judged(verdict, "delivering")
+    row.account(world.account())

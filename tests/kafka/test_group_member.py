@@ -21,6 +21,7 @@ from tests.benches.names import Names
 from tests.benches.process import free_port, release_port
 from tests.benches.topics import Outsider, Record
 from tests.benches.waiting import wait_until
+from tests.faults.rows import Row
 from tests.kafka.poison import produce_with_header_name
 from tests.kafka.worlds import Member, RealWorld, known_commit
 
@@ -327,6 +328,31 @@ async def test_an_end_that_the_client_does_not_confirm_is_read_once_more_and_bel
     assert await member.read_to(member.assign(Partition(topic, 0), 3), 4) == []
     await world.produce(topic, 1)
     assert await member.read_to(member.assign(Partition(topic, 0), 3), 5) == [4]
+
+
+@pytest.mark.fault(row="client/a-callback-raises", bench="K1", expected="delivering", cases=(1,))
+async def test_a_callback_that_raises_costs_no_record(
+    world: RealWorld, monkeypatch: pytest.MonkeyPatch, row: Row
+) -> None:
+    """The client throws the record away that it has just dequeued when a callback raises; ours
+    only set flags, and do not raise whatever breaks inside of them."""
+    raised = 0
+
+    def broken(text: str) -> None:
+        nonlocal raised
+        raised += 1
+        raise RuntimeError("a callback broke")
+
+    monkeypatch.setattr("sidecar.kafka.consumer.decode", broken)
+    topic, member = await _joined(world)
+    session = member.assign(Partition(topic, 0), 0)
+    produced, read = 0, [0]
+    while raised < 4:
+        await world.produce(topic, 500)
+        produced += 500
+        read = await member.read_to(session, produced)
+    row.observe("delivering")
+    row.receipts(lost=len(set(range(produced)) - set(read)), repeated=len(read) - len(set(read)))
 
 
 # --- brokers that are away ------------------------------------------------------------------------
