@@ -13,8 +13,8 @@ from typing import TypeAlias, assert_never
 
 from sidecar.core.checkpoint import Registry
 from sidecar.core.enrolment import Create, GroupEvidence, Register
-from sidecar.core.evidence import Cue, Evidence
-from sidecar.core.faults import Absent, Answer, Known
+from sidecar.core.evidence import Committed, Cue, Evidence, LogEnd, TopicDescription
+from sidecar.core.faults import Absent, Answer, Known, Reading, Unreadable
 from sidecar.core.policy import Policy
 from sidecar.core.types import Instant, Offset, Partition, StoreId
 from sidecar.engine import messages as m
@@ -55,14 +55,26 @@ async def look(
     The order of these questions is part of the argument: see `core.evidence`.
     """
     partitions = list(cues)
+    names = sorted({p.topic for p in partitions})
     cluster = await log.cluster_id()
-    committed = await log.committed(partitions)
+    # A cluster that does not even say its name says nothing more: each further question would only
+    # wait for its bound, and the verdict, and the end of the fault, with it.
+    mute = cluster if isinstance(cluster, Unreadable) else None
+    committed: Mapping[Partition, Reading[Committed]] = (
+        dict.fromkeys(partitions, mute) if mute else await log.committed(partitions)
+    )
     registry = await store.registry(policy.group)
     stored = await store.read(policy.group, partitions)
     store_epoch = await store.life()
-    topics = await log.topics(sorted({p.topic for p in partitions}))
-    ends = await log.log_ends(partitions)
-    starts = await log.log_starts(partitions)
+    topics: Mapping[str, Reading[TopicDescription]] = (
+        dict.fromkeys(names, mute) if mute else await log.topics(names)
+    )
+    ends: Mapping[Partition, Answer[LogEnd]] = (
+        dict.fromkeys(partitions, mute) if mute else await log.log_ends(partitions)
+    )
+    starts: Mapping[Partition, Answer[Offset]] = (
+        dict.fromkeys(partitions, mute) if mute else await log.log_starts(partitions)
+    )
     return {
         partition: Evidence(
             group=policy.group,

@@ -224,6 +224,10 @@ class Fetcher(Protocol):
         """While full, nothing more is handed to `sink` for a moment (bounded; polling goes on)."""
         ...
 
+    def topics_well(self, topics: Collection[str]) -> None:
+        """They were missing or forbidden, and are not any more: to be looked for at once."""
+        ...
+
     async def commit(
         self, offsets: Mapping[Partition, CommitRequest]
     ) -> Mapping[Partition, Fault | None]:

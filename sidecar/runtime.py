@@ -21,6 +21,7 @@ from sidecar.core.facts import (
     CaughtUp,
     DependencyChanged,
     Fact,
+    FaultMet,
     GapChanged,
     GapOpened,
     PartitionsAssigned,
@@ -146,6 +147,8 @@ class Runtime:
         self._store_seen = False
         self._store_judged: StoreJudged | None = None
         self._kafka_fault: Fault | None = None
+        self._client_fault: Fault | None = None
+        self._topics_denied: Fault | None = None
         self._kafka_seen = False
         self._topics = tuple(topics)
         self._topic_faults: tuple[str, ...] = ()
@@ -206,25 +209,43 @@ class Runtime:
                 await self._look_at_store()
 
     async def _watch_group(self) -> None:
-        """While the group is not joined: is a broker there at all, and are the topics? A client
-        whose topics are missing never joins, and says why only after half a minute, if at all."""
+        """While the group is not joined: is a broker there at all? And of which we hold nothing:
+        are the topics there, and ours to read? A client whose topics are missing never joins, and
+        of one that it may not read it holds nothing; it says why after a minute, if at all."""
+        missing: set[str] = set()
         while not self._closing:
             await asyncio.sleep(HEALTH_SECONDS)
-            if not self._joined or self.engine.member is not None:
-                self._topic_faults = ()
+            if not self._joined:
                 continue
-            cluster = await self._log.cluster_id()
-            if not isinstance(cluster, Known):
-                continue
-            self.cluster = cluster.value
-            if not self._kafka_seen and self._kafka_fault is None:
-                self._component(Component.KAFKA, None)
-            described = await self._log.topics(self._topics)
-            self._topic_faults = tuple(
-                f"{name}: {reading.fault.detail}"
+            member = self.engine.member is not None
+            if not member:
+                cluster = await self._log.cluster_id()
+                if not isinstance(cluster, Known):
+                    continue
+                self.cluster = cluster.value
+                if not self._kafka_seen and self._kafka_fault is None:
+                    self._component(Component.KAFKA, None)
+            held = {partition.topic for partition in self.engine.cursors}
+            described = await self._log.topics([n for n in self._topics if n not in held])
+            faults = {
+                name: reading.fault
                 for name, reading in described.items()
                 if isinstance(reading, Unreadable) and not reading.fault.transient
+            }
+            self._topic_faults = (
+                () if member else tuple(f"{n}: {f.detail}" for n, f in faults.items())
             )
+            if well := missing.difference(faults):
+                self._fetcher.topics_well(well)
+            missing = set(faults)
+            self._topics_denied = next((f for f in faults.values() if f.denied), None)
+            self._saw_client()
+
+    def _saw_client(self) -> None:
+        """What the client says of itself comes before what it may not read."""
+        fault = self._client_fault or self._topics_denied
+        if fault is not None or self._kafka_fault is not None:
+            self._component(Component.KAFKA, fault)
 
     async def _look_at_store(self) -> None:
         health = await self._store.health()
@@ -245,6 +266,9 @@ class Runtime:
             answer = await self._store.gaps(self._group)
             if isinstance(answer, Known):
                 self.open_gaps = [gap for gap in answer.value if gap.state.holds]
+            elif answer.fault.denied:
+                # Whatever else is granted, the gaps that are shown are old from here on.
+                self.tell(FaultMet(answer.fault, None))
             await asyncio.sleep(GAPS_SECONDS)
 
     def _component(self, component: Component, fault: Fault | None) -> None:
@@ -308,7 +332,8 @@ class Runtime:
     def _take_fetched(self, events: Sequence[FetchEvent]) -> None:
         for event in events:
             if isinstance(event, ClientFaulted):
-                self._component(Component.KAFKA, event.fault)
+                self._client_fault = event.fault
+                self._saw_client()
             elif isinstance(event, MemberChanged) and event.fenced is not None:
                 self.fail(Fenced(event.fenced))
             self.post(event)

@@ -19,7 +19,10 @@ from tests.benches.redis import Sentinels, Valkey, ValkeyCluster
 
 pytest_plugins = ["pytester", "tests.faults.plugin"]
 
-_BROKERS = {"kafka", "kafka_broker", "proxied_kafka", "kafka_trio", "secure_kafka"}
+_BROKERS = {
+    *("kafka", "kafka_broker", "proxied_kafka", "kafka_trio"),
+    *("secure_kafka", "shared_secure_kafka"),
+}
 
 B = TypeVar("B", KafkaBroker, KafkaTrio, SecureKafka, Valkey, Sentinels, ValkeyCluster)
 
@@ -61,6 +64,12 @@ def _shared(make: Callable[[], B]) -> Iterator[B]:
 def kafka() -> Iterator[KafkaBroker]:
     """K1, shared."""
     yield from _shared(KafkaBroker)
+
+
+@pytest.fixture(scope="session")
+def shared_secure_kafka() -> Iterator[SecureKafka]:
+    """K1a, shared: rights are granted by the names of topics and groups, so they are kept apart."""
+    yield from _shared(SecureKafka)
 
 
 @pytest.fixture(scope="session")

@@ -76,6 +76,7 @@ class Cue(StrEnum):
     TOPIC_ID_DIFFERED = "topic_id_differed"
     COMMIT_DIFFERED = "commit_differed"
     COMPARISON_LOST = "comparison_lost"
+    ACCESS_DENIED = "access_denied"
     RETRY = "retry"
     REQUESTED = "requested"
 

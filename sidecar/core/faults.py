@@ -48,6 +48,11 @@ class Fault:
     detail: str
 
     @property
+    def denied(self) -> bool:
+        """Somebody has to grant something, or to give the right password."""
+        return self.kind in (FaultKind.AUTHORIZATION, FaultKind.AUTHENTICATION)
+
+    @property
     def transient(self) -> bool:
         return self.kind in (FaultKind.UNAVAILABLE, FaultKind.REFUSED, FaultKind.EPOCH_SUSPECT)
 

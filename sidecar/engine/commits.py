@@ -18,6 +18,7 @@ from sidecar.core.types import (
     Condition,
     Offset,
     Partition,
+    Verdict,
 )
 from sidecar.core.witness import Ours, decode
 from sidecar.engine import messages as m
@@ -275,6 +276,9 @@ class Commits(Part):
             case Known(topic):
                 if topic.topic_id == pinned:
                     cursor.confirmed_to = Offset(max(cursor.confirmed_to or 0, asked_at))
+                    if cursor.phase is Phase.WAITING and cursor.verdict is Verdict.AUTHORIZATION:
+                        # Perhaps it was this that was granted: not seconds later.
+                        self.context.look(cursor, Cue.RETRY)
                     return True
                 if (
                     topic.topic_id is not None
@@ -283,11 +287,13 @@ class Commits(Part):
                 ):
                     self.context.look(cursor, Cue.TOPIC_ID_DIFFERED)
             case Unreadable(fault):
-                if fault.kind is FaultKind.TOPIC_UNKNOWN and cursor.phase in (
-                    Phase.DELIVERING,
-                    Phase.COMMITTING,
-                ):
+                if cursor.phase not in (Phase.DELIVERING, Phase.COMMITTING):
+                    pass
+                elif fault.kind is FaultKind.TOPIC_UNKNOWN:
                     self.context.look(cursor, Cue.TOPIC_ID_DIFFERED)
+                elif fault.denied:
+                    # The client may go on in silence, or with nothing, also in silence.
+                    self.context.look(cursor, Cue.ACCESS_DENIED)
             case _:
                 pass
         return False

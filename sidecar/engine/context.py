@@ -14,6 +14,7 @@ from sidecar.core.facts import (
     StateChanged,
     VerdictReached,
 )
+from sidecar.core.faults import Fault
 from sidecar.core.policy import Policy
 from sidecar.core.recovery import Phase, Step, after
 from sidecar.core.types import (
@@ -152,7 +153,13 @@ class Context:
             self.move(cursor, Step.WAIT, reason=Verdict.UNAVAILABLE, detail=detail)
 
     def lost(
-        self, cursor: Cursor, cue: Cue, detail: str, *, wait_seconds: float = WAIT_SECONDS_MIN
+        self,
+        cursor: Cursor,
+        cue: Cue,
+        detail: str,
+        *,
+        wait_seconds: float = WAIT_SECONDS_MIN,
+        reason: Verdict = Verdict.UNAVAILABLE,
     ) -> None:
         """This attempt is over: its pages are fenced, and the evidence is asked again."""
         self.fence(cursor, detail)
@@ -165,7 +172,7 @@ class Context:
         cursor.look_at = self.now.monotonic + wait_seconds
         if cursor.phase in (Phase.LOOKING, Phase.WAITING, Phase.ENROLLING):
             return
-        self.move(cursor, Step.LOST, reason=Verdict.UNAVAILABLE, detail=detail)
+        self.move(cursor, Step.LOST, reason=reason, detail=detail)
 
     def fence(self, cursor: Cursor, detail: str) -> None:
         """No page of this attempt can be promoted any more; whoever waits is told."""
@@ -190,6 +197,19 @@ class Context:
         self, request: m.RequestId, refused: Refused, detail: str, retry: float | None = None
     ) -> None:
         self.do(m.Reply(request, Refusal(refused, detail, retry)))
+
+    def deny(self, cursor: Cursor, fault: Fault | None) -> None:
+        """The store refused a write for want of a right, or takes writes again. The write itself
+        is the probe: it is sent again and again, and nothing else stands still for it."""
+        if fault == cursor.denied:
+            return
+        before = cursor.state
+        cursor.denied = fault
+        if cursor.state is not before:
+            cursor.since = self.now.wall
+            self.touched.add(cursor.partition)
+            detail = cursor.detail if fault is None else fault.detail
+            self.note(StateChanged(cursor.partition, cursor.state, cursor.reached, detail))
 
     def condition(self, cursor: Cursor, condition: Condition, present: bool, detail: str) -> None:
         if (condition in cursor.conditions) == present:

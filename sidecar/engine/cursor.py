@@ -13,6 +13,7 @@ from sidecar.core import forecast
 from sidecar.core.answerable import replay_asked
 from sidecar.core.checkpoint import Checkpoint, Install
 from sidecar.core.evidence import Cue, LogEnd
+from sidecar.core.faults import Fault, FaultKind
 from sidecar.core.forecast import Movement, Retention, Stamp
 from sidecar.core.gap import Gap
 from sidecar.core.overlap import Overlap
@@ -154,7 +155,7 @@ class Cursor:
     """The client said that the log was cut: until something is promoted, fetching goes without the
     epoch, which would only be refused again, and digests have to show what is left."""
     failures: int = 0
-    """Cursor errors since delivery was reached last."""
+    """Cursor errors since anything was read last."""
     owner_seen_at: float = 0.0
     installed_at: float = 0.0
     """When the store last said that a write of ours stands."""
@@ -197,6 +198,8 @@ class Cursor:
     # Writing
     install: Install | None = None
     purpose: Purpose | None = None
+    denied: Fault | None = None
+    """Why the store refuses the write that is under way, where a right is missing."""
     install_retry_seconds: float = 0.0
     resolving: Resolving | None = None
     waiters: list[Waiter] = field(default_factory=list)
@@ -208,6 +211,8 @@ class Cursor:
     def state(self) -> PartitionState:
         """What it is shown as. A look from where it rests changes nothing that is shown: only
         what the look finds does."""
+        if self.denied is not None:
+            return PartitionState.HELD
         phase = self.shown
         if phase is Phase.WAITING and self.verdict not in (None, Verdict.UNAVAILABLE):
             return PartitionState.HELD
@@ -222,6 +227,15 @@ class Cursor:
     def held(self) -> bool:
         """Whether only a person can let it go on, or mend what stops it."""
         return self.state is PartitionState.HELD and self.hold_id is not None
+
+    @property
+    def reached(self) -> Verdict | None:
+        """The verdict it is shown under."""
+        if self.denied is None:
+            return self.verdict
+        if self.denied.kind is FaultKind.AUTHENTICATION:
+            return Verdict.AUTHENTICATION
+        return Verdict.AUTHORIZATION
 
     @property
     def next(self) -> Offset | None:
@@ -361,10 +375,10 @@ class Cursor:
             topic=self.partition.topic,
             partition=self.partition.index,
             state=self.state,
-            reason=self.verdict
+            reason=self.reached
             if self.state in (PartitionState.HELD, PartitionState.GAP, PartitionState.WAITING)
             else None,
-            verdict=self.verdict,
+            verdict=self.reached,
             applied=None if checkpoint is None else checkpoint.applied,
             next=next_,
             committed=self.committed,
@@ -380,14 +394,19 @@ class Cursor:
             gap=None if gap is None else gap.id,
             hold=self.hold_id if self.held else None,
             since=self.since,
-            detail=self.detail
-            if checkpoint is None or not checkpoint.paused
-            # What it is doing stands in its state; that nothing is delivered is the news.
-            else f"{checkpoint.paused}",
+            detail=self._told,
             seconds_to_loss=self._seconds_to_loss(now),
             last_stable=None if end is None else end.last_stable,
             hanging_transaction_seconds=self._hanging_seconds(now),
         )
+
+    @property
+    def _told(self) -> str:
+        """What it is doing stands in its state; what keeps it from being done is the news."""
+        if self.denied is not None:
+            return f"the store refuses the write: {self.denied.detail}"
+        paused = None if self.checkpoint is None else self.checkpoint.paused
+        return self.detail if paused is None else str(paused)
 
     def _seconds_to_loss(self, now: Instant) -> float | None:
         unread = self.unread

@@ -13,6 +13,7 @@ from typing import assert_never
 from sidecar.core.facts import (
     FaultMet,
 )
+from sidecar.core.faults import FaultKind
 from sidecar.core.policy import Policy
 from sidecar.core.types import (
     Instant,
@@ -141,6 +142,8 @@ class Engine:
             case ClientFaulted():
                 if event.fault is not None:
                     self.context.note(FaultMet(event.fault, None))
+                    if event.fault.kind is FaultKind.AUTHENTICATION:
+                        self.parts.recovery.credentials_refused()
                 elif self.context.client_faulted:
                     # Whatever was lost, connections were: also one that statistics never saw.
                     self.parts.recovery.leader_changed(tuple(self.context.cursors))

@@ -146,7 +146,15 @@ class Membership(Part):
             if partition in event.requests:
                 counted = reading.value.requests if isinstance(reading, Known) else None
                 self.parts.requests.heard(cursor, event.requests[partition], counted)
-            if cursor.owner is None or isinstance(reading, Unreadable):
+            if isinstance(reading, Unreadable):
+                if (
+                    cursor.owner is not None
+                    and reading.fault.denied
+                    and cursor.phase is Phase.DELIVERING
+                ):
+                    self.context.look(cursor, Cue.ACCESS_DENIED)
+                continue
+            if cursor.owner is None:
                 continue
             forgot = _forgot(cursor, reading, event.asked_at)
             if isinstance(reading, Known) and reading.value.owner == cursor.owner and not forgot:

@@ -56,6 +56,7 @@ class Reading(Part):
             return
         self.context.touched.add(event.partition)
         batch = event.batch
+        cursor.failures = 0
         cursor.caught_up = False
         cursor.end_reached = None
         if cursor.overlap is not None and cursor.phase is Phase.VERIFYING:
@@ -99,6 +100,7 @@ class Reading(Part):
             or not cursor.fetching
         ):
             return
+        cursor.failures = 0
         if cursor.phase is Phase.VERIFYING and cursor.overlap is not None:
             if event.position >= cursor.overlap.until:
                 cursor.end_reached = event.position  # it is said only once

@@ -399,7 +399,6 @@ class Recovery(Part):
         self.context.move(cursor, step, reason=cursor.claimed_as, detail=cursor.proof)
         cursor.live = True
         cursor.stated = None
-        cursor.failures = 0
         cursor.wait_seconds = 0.0
         cursor.same_answer_since = None
         self.parts.delivery.promote(cursor)
@@ -485,9 +484,18 @@ class Recovery(Part):
         if cursor.phase in READ_SO_FAR:
             self.context.do(m.Release(cursor.partition))
             cursor.failures += 1
-            if cursor.failures > FAILURES_AT_ONCE and not cursor.live:
+            if cursor.failures > FAILURES_AT_ONCE:
+                # Evidence finds nothing wrong, and nothing can be read all the same.
                 wait = min(WAIT_SECONDS_MAX, WAIT_SECONDS_MIN * 2 ** (cursor.failures - 2))
-                self.context.lost(cursor, cue, event.fault.detail, wait_seconds=wait)
+                self.context.lost(
+                    cursor,
+                    cue,
+                    event.fault.detail,
+                    wait_seconds=wait,
+                    reason=Verdict.AUTHORIZATION
+                    if event.fault.kind is FaultKind.AUTHORIZATION
+                    else Verdict.UNAVAILABLE,
+                )
             else:
                 self.context.look(cursor, cue)
 
@@ -524,6 +532,12 @@ class Recovery(Part):
             cursor, Verdict.BLOCKED_RECORD, detail, {"blocked_at": at, "next": cursor.next}
         )
         self.context.hold(cursor, judged, cursor.blocked_seconds)
+
+    def credentials_refused(self) -> None:
+        """The client says so of its connections; whether it is so of all, evidence tells."""
+        for cursor in self.context.cursors.values():
+            if cursor.phase in READ_SO_FAR and not cursor.revoking:
+                self.context.look(cursor, Cue.ACCESS_DENIED)
 
     def leader_changed(self, partitions: tuple[Partition, ...]) -> None:
         for partition in partitions:

@@ -96,6 +96,8 @@ class Writes(Part):
         self.context.touched.add(partition)
         purpose = cursor.purpose
         assert purpose is not None
+        fault = event.result.fault if isinstance(event.result, NotInstalled | Ambiguous) else None
+        self.context.deny(cursor, fault if fault is not None and fault.denied else None)
         match event.result:
             case Installed(earlier):
                 cursor.install = None

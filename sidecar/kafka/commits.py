@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from sidecar.core.faults import Fault
 from sidecar.core.types import Partition
 from sidecar.kafka.client import LogLine
-from sidecar.kafka.faults import fault_of, unavailable
+from sidecar.kafka.faults import denied, fault_of, unavailable
 from sidecar.ports import CommitRequest
 
 COMMIT_BYTES_MAX = 512 * 1024
@@ -40,7 +40,10 @@ class Commit:
 class Commits:
     """On the consumer's thread. `on_loop` runs a call on the event loop."""
 
-    def __init__(self, on_loop: Callable[[Callable[[], object]], object], say: LogLine) -> None:
+    def __init__(
+        self, on_loop: Callable[[Callable[[], object]], object], say: LogLine, group: str
+    ) -> None:
+        self._group = group
         self._on_loop = on_loop
         self._say = say
         self._in_flight: Commit | None = None
@@ -83,7 +86,9 @@ class Commits:
         for element in elements:
             wrong = element.error or error
             answers[Partition(element.topic, element.partition)] = (
-                None if wrong is None else fault_of(wrong)
+                None
+                if wrong is None
+                else denied(fault_of(wrong), "READ", topic=element.topic, group=self._group)
             )
         self._answer(commit, answers)
 

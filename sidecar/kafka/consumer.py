@@ -53,6 +53,7 @@ POLL_SECONDS = 0.01
 HOLD_SECONDS = 0.3
 """How long records are merely held back before their partitions are paused."""
 HOLD_STEP_SECONDS = 0.02
+METADATA_SECONDS = 2.0
 
 Sink: TypeAlias = Callable[[Sequence[FetchEvent]], None]
 
@@ -119,8 +120,8 @@ class ConsumerThread:
         self._consumer: Consumer
         self._assignment: Assignment
         self._oversize: OversizeSearch
-        self._commits = Commits(self._on_loop, self._say)
-        self._health = Health(settings.secrets)
+        self._commits = Commits(self._on_loop, self._say, settings.group_id)
+        self._health = Health(settings.secrets, settings.group_id)
         self._owned: set[Partition] = set()
         self._member: str | None = None
         self._fenced: str | None = None
@@ -285,6 +286,8 @@ class ConsumerThread:
                     self._commits.make(self._consumer, command)
                 case TopicsWell(topics=topics):
                     self._health.topics_well(topics)
+                    if topics.isdisjoint(partition.topic for partition in self._owned):
+                        self._refresh_metadata()
         started = [
             Session(start.partition, start.session, start.at, start.epoch)
             for start in starts.values()
@@ -294,6 +297,14 @@ class ConsumerThread:
             self._assignment.change(started=started, stopped=stops)
         changed = [p for p, paused in pauses.items() if self._assignment.pause(p, paused)]
         self._assignment.sync_pauses(changed)
+
+    def _refresh_metadata(self) -> None:
+        """By itself the client looks for a topic that it subscribed to once a minute. It takes an
+        answer of all topics for news of its subscription, and no other."""
+        try:
+            self._consumer.list_topics(timeout=METADATA_SECONDS)
+        except (KafkaException, RuntimeError) as error:
+            self._say(logging.INFO, f"asking for the topics again failed: {error}")
 
     def _holds_all_of(self, commit: Commit) -> bool:
         return all(Partition(o.topic, o.partition) in self._owned for o in commit.offsets)

@@ -15,7 +15,9 @@ truncated, no commit, epoch unknown) and `_SSL` (a refused certificate, or a con
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from confluent_kafka import KafkaError, KafkaException
@@ -150,7 +152,14 @@ BLOCKED_RECORD_CODES = frozenset(
 FATAL_CODES = frozenset({KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED})
 """After one of these the client does nothing any more. A message with `_FATAL` is not `fatal()`."""
 
+_CREDENTIALS = (
+    "check KAFKA__SASL_MECHANISM, KAFKA__SASL_USERNAME and KAFKA__SASL_PASSWORD, and that the "
+    "brokers know this user"
+)
+_ATTEMPT = re.compile(r"^\w+://\S+: | \(after \d+ms in state \w+\)")
 _ADVICE: Mapping[int, str] = {
+    KafkaError._AUTHENTICATION: _CREDENTIALS,
+    KafkaError.SASL_AUTHENTICATION_FAILED: _CREDENTIALS,
     KafkaError.INVALID_SESSION_TIMEOUT: (
         "the session time-out is outside what the brokers allow "
         "(group.min.session.timeout.ms to group.max.session.timeout.ms)"
@@ -172,6 +181,9 @@ def fault_of(error: object) -> Fault:
     if isinstance(error, KafkaError):
         code = error.code()
         text = error.str()
+        if code == KafkaError._AUTHENTICATION:
+            # Of one broker and of one attempt: said of each anew, it would be news each time.
+            text = _ATTEMPT.sub("", text)
         advice = _ADVICE.get(code)
         return Fault(
             Component.KAFKA,
@@ -182,6 +194,36 @@ def fault_of(error: object) -> Fault:
     if isinstance(error, TimeoutError):
         return unavailable("_TIMED_OUT", str(error) or "no answer within the time it was given")
     return Fault(Component.KAFKA, UNDECIDED, type(error).__name__, one_line(str(error)))
+
+
+def denied(fault: Fault, operation: str, *, topic: str = "", group: str = "") -> Fault:
+    """The same fault, and when it is a missing right, which one, and what grants it.
+
+    Kafka says "Topic authorization failed", of whichever topic and whatever was asked of it.
+    What to grant is READ in every case: it is what the sidecar needs in the end, and it includes
+    DESCRIBE.
+    """
+    if fault.code == "GROUP_AUTHORIZATION_FAILED":
+        kind, name = "group", group
+    elif fault.code == "TOPIC_AUTHORIZATION_FAILED":
+        kind, name = "topic", topic
+    else:
+        return fault
+    if not name:
+        return fault
+    return replace(
+        fault,
+        detail=one_line(
+            f"{operation} on {kind} {name} is denied to this user: grant it READ there "
+            f"(kafka-acls --add --operation Read --{kind} {name})"
+        ),
+    )
+
+
+def unreadable_topic(topic: str) -> Fault:
+    """A topic that may be described and not read: the client fetches nothing of it, in silence."""
+    fault = Fault(Component.KAFKA, FaultKind.AUTHORIZATION, "TOPIC_AUTHORIZATION_FAILED", "")
+    return denied(fault, "READ", topic=topic)
 
 
 def unavailable(code: str, detail: str) -> Fault:

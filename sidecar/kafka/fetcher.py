@@ -95,6 +95,10 @@ class KafkaFetcher:
     def throttle(self, full: bool) -> None:
         self._thread.throttle(full)
 
+    def topics_well(self, topics: Collection[str]) -> None:
+        self._missing.difference_update(topics)
+        self._thread.command(TopicsWell(frozenset(topics)))
+
     async def commit(
         self, offsets: Mapping[Partition, CommitRequest]
     ) -> Mapping[Partition, Fault | None]:

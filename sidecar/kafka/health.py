@@ -13,7 +13,7 @@ from dataclasses import replace
 from confluent_kafka import KafkaError
 
 from sidecar.core.faults import Component, Fault, FaultKind
-from sidecar.kafka.faults import fault_of, one_line, unavailable
+from sidecar.kafka.faults import denied, fault_of, one_line, unavailable
 from sidecar.kafka.statistics import Statistics
 
 SECONDS_MIN = 0.5
@@ -23,7 +23,8 @@ RECONNECT_SECONDS = 2.0
 
 
 class Health:
-    def __init__(self, secrets: tuple[str, ...]) -> None:
+    def __init__(self, secrets: tuple[str, ...], group: str) -> None:
+        self._for_group = group
         self._secrets = secrets
         self._connection: Fault | None = None
         self._group: Fault | None = None
@@ -79,11 +80,12 @@ class Health:
         self._broken_by_us_at = now
 
     def group_error(self, error: KafkaError) -> None:
-        self._group = fault_of(error)
+        self._group = denied(fault_of(error), "READ", group=self._for_group)
 
     def topic_error(self, topic: str, error: KafkaError) -> None:
-        fault = fault_of(error)
-        self._topics[topic] = replace(fault, detail=one_line(f"{topic}: {fault.detail}"))
+        fault = denied(fault_of(error), "DESCRIBE", topic=topic)
+        named = fault.detail if topic in fault.detail else f"{topic}: {fault.detail}"
+        self._topics[topic] = replace(fault, detail=one_line(named))
 
     def fatal_error(self, error: object) -> None:
         if isinstance(error, KafkaError):

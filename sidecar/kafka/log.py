@@ -19,6 +19,8 @@ remembered for a while.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -36,6 +38,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without __all__
+    AclOperation,
     AdminClient,
     ConfigResource,
     OffsetSpec,
@@ -53,7 +56,13 @@ from sidecar.kafka.client import (
     group_config,
 )
 from sidecar.kafka.commits import chunks, topic_partitions
-from sidecar.kafka.faults import fault_of, is_stale_client, unavailable
+from sidecar.kafka.faults import (
+    denied,
+    fault_of,
+    is_stale_client,
+    unavailable,
+    unreadable_topic,
+)
 from sidecar.kafka.group_members import GroupMembers, group_members
 from sidecar.kafka.group_offsets import Asker, Worker
 from sidecar.kafka.stamps import read_stamps, stamp_config
@@ -64,6 +73,9 @@ K = TypeVar("K")
 
 GRACE_SECONDS = 1.0
 """How much longer than the request's own time-out we wait before giving it up ourselves."""
+REFUSED_SECONDS = 1.0
+"""How long a question is left open while the brokers refuse our credentials: one of several may
+still take them."""
 STALE_CLIENT_SECONDS = 4.0
 """How long answers may stay those of a confused client before it is replaced."""
 CLEANUP_POLICY_SECONDS = 60.0
@@ -133,6 +145,8 @@ class KafkaLog:
         self._settings = settings
         self._timeout = request_timeout_seconds
         self._log = ClientLog(log_line, settings.secrets)
+        self._say = log_line
+        self._configs_denied: set[str] = set()
         self._clock = clock
         self._client: _Client | None = None
         self._no_controller_until = float("-inf")
@@ -159,20 +173,20 @@ class KafkaLog:
             return {}
         answer = await self._committed([_topic_partition(p) for p in partitions])
         if isinstance(answer, _Failed):
-            return dict.fromkeys(partitions, Unreadable(answer.fault))
+            return dict.fromkeys(partitions, Unreadable(self._denied_group(answer.fault)))
         missing = Unreadable(unavailable("NO_ANSWER", "the coordinator left this partition out"))
         readings: dict[Partition, Reading[Committed]] = dict.fromkeys(partitions, missing)
         for element in answer:
-            readings[Partition(element.topic, element.partition)] = _committed(element)
+            readings[Partition(element.topic, element.partition)] = self._read(element)
         return readings
 
     async def committed_in_group(self) -> Answer[Mapping[Partition, Committed]]:
         answer = await self._committed(None)
         if isinstance(answer, _Failed):
-            return Unreadable(answer.fault)
+            return Unreadable(self._denied_group(answer.fault))
         found: dict[Partition, Committed] = {}
         for element in answer:
-            reading = _committed(element)
+            reading = self._read(element)
             if isinstance(reading, Unreadable):
                 return reading
             if isinstance(reading, Known):
@@ -190,7 +204,9 @@ class KafkaLog:
         unique = list(dict.fromkeys(names))
         answers = await self._ask(
             lambda admin: admin.describe_topics(
-                TopicCollection(unique), request_timeout=self._timeout
+                TopicCollection(unique),
+                include_authorized_operations=True,
+                request_timeout=self._timeout,
             ),
             unique,
         )
@@ -200,7 +216,13 @@ class KafkaLog:
             if isinstance(answer, _Failed):
                 if answer.code in (KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION):
                     unsupported.append(name)
-                readings[name] = Unreadable(answer.fault)
+                readings[name] = Unreadable(denied(answer.fault, "DESCRIBE", topic=name))
+                continue
+            # Without an authorizer every right is there; a broker that tells none leaves it open.
+            if answer.authorized_operations and AclOperation.READ not in (
+                answer.authorized_operations
+            ):
+                readings[name] = Unreadable(unreadable_topic(name))
                 continue
             topic_id = topic_id_of(str(answer.topic_id))
             readings[name] = Known(TopicDescription(topic_id, len(answer.partitions), None))
@@ -219,9 +241,9 @@ class KafkaLog:
         for partition, end in ends.items():
             last_stable = stable[partition]
             if isinstance(end, _Failed):
-                answers[partition] = Unreadable(end.fault)
+                answers[partition] = Unreadable(_described(end.fault, partition))
             elif isinstance(last_stable, _Failed):
-                answers[partition] = Unreadable(last_stable.fault)
+                answers[partition] = Unreadable(_described(last_stable.fault, partition))
             else:
                 answers[partition] = Known(
                     LogEnd(
@@ -238,7 +260,7 @@ class KafkaLog:
     ) -> Mapping[Partition, Answer[Offset]]:
         starts = await self._offsets(partitions, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)
         return {
-            partition: Unreadable(start.fault)
+            partition: Unreadable(_described(start.fault, partition))
             if isinstance(start, _Failed)
             else Known(Offset(start.offset))
             for partition, start in starts.items()
@@ -326,6 +348,22 @@ class KafkaLog:
             asker.end()
         self._worker.end()
 
+    def _denied_group(self, fault: Fault) -> Fault:
+        return denied(fault, "DESCRIBE", group=self._settings.group_id)
+
+    def _read(self, element: TopicPartition) -> Reading[Committed]:
+        reading = _committed(element)
+        if isinstance(reading, Unreadable):
+            return Unreadable(
+                denied(
+                    reading.fault,
+                    "DESCRIBE",
+                    topic=element.topic,
+                    group=self._settings.group_id,
+                )
+            )
+        return reading
+
     # --- how they are asked -------------------------------------------------------------------
 
     async def _committed(
@@ -399,7 +437,7 @@ class KafkaLog:
             else:
                 readings[name] = Known(TopicDescription(None, len(topic.partitions), None))
                 continue
-            readings[name] = Unreadable(fault_of(error))
+            readings[name] = Unreadable(denied(fault_of(error), "DESCRIBE", topic=name))
         return readings
 
     async def _with_cleanup_policy(
@@ -429,6 +467,7 @@ class KafkaLog:
                     compacted = None if policy is None else "compact" in (policy.value or "")
                 elif answer.fault.transient:
                     continue  # not remembered: asked again with the next look
+                self._say_of_configs(name, compacted)
                 self._compacted[name, known[name].topic_id] = (now, compacted)
         return readings | {
             name: Known(
@@ -440,6 +479,20 @@ class KafkaLog:
             )
             for name, topic in known.items()
         }
+
+    def _say_of_configs(self, topic: str, compacted: bool | None) -> None:
+        """Once: a topic whose settings cannot be read is taken for one that may be compacted."""
+        if compacted is not None:
+            self._configs_denied.discard(topic)
+        elif topic not in self._configs_denied:
+            self._configs_denied.add(topic)
+            if self._say is not None:
+                self._say(
+                    logging.WARNING,
+                    f"whether topic {topic} is compacted cannot be read, so a record that is "
+                    "missing from an overlap proves nothing: grant this user DESCRIBE_CONFIGS "
+                    f"there (kafka-acls --add --operation DescribeConfigs --topic {topic})",
+                )
 
     async def _can_describe(self) -> bool | _Failed:
         """Whether there is a controller; without one, descriptions only time out.
@@ -476,18 +529,24 @@ class KafkaLog:
     async def _metadata(self, topic: str | None) -> Any:
         """ClusterMetadata, or `_Failed`. The call has no future, so it waits on a thread."""
 
+        asked: list[Future[Any]] = []
+
         def call(admin: AdminClient) -> Mapping[str, Future[Any]]:
-            return {
-                "": self._worker.submit(
+            asked.append(
+                self._worker.submit(
                     lambda: (
                         admin.list_topics(topic, timeout=self._timeout)
                         if topic is not None
                         else admin.list_topics(timeout=self._timeout)
                     )
                 )
-            }
+            )
+            return {"": asked[0]}
 
-        return (await self._ask(call, [""]))[""]
+        answer = (await self._ask(call, [""]))[""]
+        for future in asked:
+            future.cancel()  # given up before its turn came: the next one need not wait for it
+        return answer
 
     async def _ask(
         self, call: Callable[[AdminClient], Mapping[K, Future[Any]]], keys: Collection[K]
@@ -504,7 +563,7 @@ class KafkaLog:
         waiting = {key: asyncio.wrap_future(future) for key, future in futures.items()}
         for asked in waiting.values():
             asked.add_done_callback(_retrieved)
-        await asyncio.wait(waiting.values(), timeout=self._timeout + GRACE_SECONDS)
+        await self._settled(client, set(waiting.values()))
         answers: dict[K, Any] = {}
         for key in keys:
             if (future := waiting.get(key)) is None:
@@ -525,6 +584,19 @@ class KafkaLog:
         if client.refusals:
             answers = {key: self._refused(client, answer) for key, answer in answers.items()}
         return answers
+
+    async def _settled(self, client: _Client, waiting: set[asyncio.Future[Any]]) -> None:
+        """Until all are answered or the bound is reached; sooner when the brokers refuse our
+        credentials: the client would go on asking them until the very end."""
+        loop = asyncio.get_running_loop()
+        asked, until = loop.time(), loop.time() + self._timeout + GRACE_SECONDS
+        while waiting and (now := loop.time()) < until:
+            if client.refusals and now - asked >= REFUSED_SECONDS:
+                return
+            _, waiting = await asyncio.wait(waiting, timeout=min(REFUSED_SECONDS / 4, until - now))
+            if waiting:
+                with contextlib.suppress(KafkaException, RuntimeError):  # asked again below
+                    client.admin.poll(0)  # where a refusal is told
 
     @staticmethod
     def _refused(client: _Client, answer: Any) -> Any:
@@ -586,6 +658,10 @@ class KafkaLog:
 
 def _topic_partition(partition: Partition) -> TopicPartition:
     return TopicPartition(partition.topic, partition.index)
+
+
+def _described(fault: Fault, partition: Partition) -> Fault:
+    return denied(fault, "DESCRIBE", topic=partition.topic)
 
 
 def _epoch(epoch: int | None) -> LeaderEpoch | None:

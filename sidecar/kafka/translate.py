@@ -29,7 +29,13 @@ from confluent_kafka import KafkaError, Message
 
 from sidecar.core.faults import Component, Fault, FaultKind
 from sidecar.core.types import Headers, LeaderEpoch, Offset, Partition, Record, SessionId
-from sidecar.kafka.faults import BLOCKED_RECORD_CODES, fault_of, one_line, says_truncation
+from sidecar.kafka.faults import (
+    BLOCKED_RECORD_CODES,
+    denied,
+    fault_of,
+    one_line,
+    says_truncation,
+)
 from sidecar.kafka.frames import digests, sizes
 from sidecar.ports import Batch, CursorFailed, EndReached, Fetched, FetchEvent
 
@@ -265,7 +271,7 @@ def _failure(error: KafkaError, message: Message, session: Session) -> CursorFai
     return CursorFailed(
         session.partition,
         session.id,
-        fault_of(error),
+        denied(fault_of(error), "READ", topic=session.partition.topic),
         truncation=says_truncation(error),
         blocked_at=Offset(session.next if offset is None else offset) if blocked else None,
     )

@@ -663,6 +663,9 @@ class FakeFetcher:
     def throttle(self, full: bool) -> None:
         self.throttled = full
 
+    def topics_well(self, topics: Collection[str]) -> None:
+        """Here they are found when the group is asked, which is always."""
+
     async def commit(
         self, offsets: Mapping[Partition, CommitRequest]
     ) -> Mapping[Partition, Fault | None]:

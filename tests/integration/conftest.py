@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.benches.kafka import KafkaBroker
+from tests.benches.kafka import KafkaBroker, SecureKafka
 from tests.benches.names import Names
 from tests.benches.redis import Valkey
+from tests.harness.secured import SecuredWorld
 from tests.harness.world import World
 
 
@@ -33,6 +34,15 @@ def own_broker(
 ) -> Iterator[World]:
     """With a broker to be broken, on the shared store."""
     with World(kafka_broker(), valkey, names, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def secured(
+    shared_secure_kafka: SecureKafka, valkey: Valkey, names: Names, tmp_path: Path
+) -> Iterator[SecuredWorld]:
+    """On a broker that asks for passwords and rights, shared, and the shared store."""
+    with SecuredWorld(shared_secure_kafka, valkey, names, tmp_path) as made:
         yield made
 
 
