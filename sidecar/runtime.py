@@ -262,13 +262,16 @@ class Runtime:
         self._store_refused = judged.refused
 
     async def _watch_gaps(self) -> None:
+        denied: Fault | None = None
         while not self._closing:
             answer = await self._store.gaps(self._group)
             if isinstance(answer, Known):
                 self.open_gaps = [gap for gap in answer.value if gap.state.holds]
-            elif answer.fault.denied:
+                denied = None
+            elif answer.fault.denied and answer.fault != denied:
                 # Whatever else is granted, the gaps that are shown are old from here on.
-                self.tell(FaultMet(answer.fault, None))
+                denied = answer.fault
+                self.tell(FaultMet(denied, None))
             await asyncio.sleep(GAPS_SECONDS)
 
     def _component(self, component: Component, fault: Fault | None) -> None:

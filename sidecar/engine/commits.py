@@ -18,7 +18,6 @@ from sidecar.core.types import (
     Condition,
     Offset,
     Partition,
-    Verdict,
 )
 from sidecar.core.witness import Ours, decode
 from sidecar.engine import messages as m
@@ -61,6 +60,8 @@ class Commits(Part):
         self._identity_at = -1e9
         self._identity_of: dict[Partition, Offset] = {}
         """Where each partition stood when its topic's identity was asked for."""
+        self._denied: set[str] = set()
+        """Topics of which the last such question was denied."""
 
     def pinned_topics(self, partitions: Iterable[Partition]) -> tuple[str, ...]:
         """The topics whose identity a commit has to confirm; those pinned by name have none."""
@@ -238,7 +239,13 @@ class Commits(Part):
             for partition, cursor in self.context.cursors.items():
                 if partition.topic in event.topics and partition in self._identity_of:
                     reading = event.topics[partition.topic]
-                    self.same_topic(cursor, reading, self._identity_of[partition])
+                    granted = partition.topic in self._denied
+                    self.same_topic(cursor, reading, self._identity_of[partition], granted=granted)
+            self._denied = {
+                topic
+                for topic, reading in event.topics.items()
+                if isinstance(reading, Unreadable) and reading.fault.denied
+            }
             return
         for revocation in list(self.parts.membership.revocations):
             if revocation.ask == event.ask:
@@ -260,12 +267,18 @@ class Commits(Part):
         }
 
     def same_topic(
-        self, cursor: Cursor, reading: Reading[TopicDescription] | None, asked_at: Offset
+        self,
+        cursor: Cursor,
+        reading: Reading[TopicDescription] | None,
+        asked_at: Offset,
+        *,
+        granted: bool = False,
     ) -> bool:
         """Whether the topic is still the one it was; another ID, or none, is a prompt to look.
 
         `asked_at` is where the partition stood when that was asked: what was promoted up to there
         is confirmed. What is promoted after, and never confirmed, a gap names in its evidence.
+        `granted`: the question before this one was denied.
         """
         if cursor.checkpoint is None:
             return False
@@ -276,9 +289,8 @@ class Commits(Part):
             case Known(topic):
                 if topic.topic_id == pinned:
                     cursor.confirmed_to = Offset(max(cursor.confirmed_to or 0, asked_at))
-                    if cursor.phase is Phase.WAITING and cursor.verdict is Verdict.AUTHORIZATION:
-                        # Perhaps it was this that was granted: not seconds later.
-                        self.context.look(cursor, Cue.RETRY)
+                    if granted and cursor.phase is Phase.WAITING:
+                        self.context.look(cursor, Cue.RETRY)  # now, not seconds later
                     return True
                 if (
                     topic.topic_id is not None

@@ -127,7 +127,8 @@ class Context:
 
     def wait(self, cursor: Cursor, judged: verdict.Wait) -> None:
         now = self.now.monotonic
-        if cursor.same_answer != judged.answer or cursor.same_answer_since is None:
+        news = cursor.same_answer != judged.answer or cursor.same_answer_since is None
+        if news and cursor.phase is not Phase.ENROLLING:  # which an answered look led to
             cursor.wait_seconds = 0.0
         if cursor.same_answer_since is None or cursor.same_answer != judged.answer:
             cursor.same_answer_since = now
@@ -135,7 +136,12 @@ class Context:
         cursor.same_answer = judged.answer
         if judged.latched:
             cursor.hold_id = hold_of(judged, self.policy.group, cursor.partition)
-        cursor.wait_seconds = min(WAIT_SECONDS_MAX, max(WAIT_SECONDS_MIN, cursor.wait_seconds * 2))
+        # What somebody has to mend first is not asked for several times a second.
+        cursor.wait_seconds = (
+            WAIT_SECONDS_MAX
+            if judged.latched
+            else min(WAIT_SECONDS_MAX, max(WAIT_SECONDS_MIN, cursor.wait_seconds * 2))
+        )
         cursor.look_at = now + cursor.wait_seconds
         self.move(cursor, Step.WAIT, reason=judged.verdict, detail=judged.fault.detail)
 
@@ -173,6 +179,18 @@ class Context:
         if cursor.phase in (Phase.LOOKING, Phase.WAITING, Phase.ENROLLING):
             return
         self.move(cursor, Step.LOST, reason=reason, detail=detail)
+
+    def unanswered(self, cursor: Cursor, fault: Fault) -> None:
+        """A question of this attempt was not answered, so the attempt is over. The next one claims
+        anew, which is a write: ever less often, and seldom where somebody has to grant something
+        first."""
+        self.note(FaultMet(fault, cursor.partition))
+        cursor.failures += 1
+        wait = WAIT_SECONDS_MAX
+        if not fault.denied:
+            wait = min(wait, WAIT_SECONDS_MIN * 2 ** min(cursor.failures - 1, 10))
+        reason = verdict.waiting(fault, patient=False).verdict
+        self.lost(cursor, Cue.RETRY, fault.detail, wait_seconds=wait, reason=reason)
 
     def fence(self, cursor: Cursor, detail: str) -> None:
         """No page of this attempt can be promoted any more; whoever waits is told."""

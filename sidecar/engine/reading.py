@@ -124,8 +124,7 @@ class Reading(Part):
                 cursor.log_start = answer.value
             if cursor.ask == event.ask and cursor.phase is Phase.CONCLUDING:
                 if isinstance(answer, Unreadable):
-                    self.context.note(FaultMet(answer.fault, partition))
-                    self.context.lost(cursor, Cue.RETRY, answer.fault.detail)
+                    self.context.unanswered(cursor, answer.fault)
                 else:
                     self.parts.recovery.concluded(cursor, answer.value)
                     if cursor.hand is not None:

@@ -245,8 +245,7 @@ class Recovery(Part):
         if cursor is None or cursor.ask != event.ask or cursor.phase is not Phase.REMEMBERING:
             return
         if isinstance(event.answer, Unreadable):
-            self.context.note(FaultMet(event.answer.fault, cursor.partition))
-            self.context.lost(cursor, Cue.RETRY, event.answer.fault.detail)
+            self.context.unanswered(cursor, event.answer.fault)
             return
         memory, checkpoint, go = event.answer.value, cursor.checkpoint, cursor.go
         assert checkpoint is not None
@@ -556,8 +555,7 @@ class Recovery(Part):
             if cursor is None or cursor.ask != event.ask or cursor.phase is not Phase.COMMITTING:
                 continue
             if event.fault is not None:
-                self.context.note(FaultMet(event.fault, partition))
-                self.context.lost(cursor, Cue.RETRY, event.fault.detail)
+                self.context.unanswered(cursor, event.fault)
                 continue
             cursor.started = True
             if not cursor.needs_commit:

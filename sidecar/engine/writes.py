@@ -97,6 +97,7 @@ class Writes(Part):
         purpose = cursor.purpose
         assert purpose is not None
         fault = event.result.fault if isinstance(event.result, NotInstalled | Ambiguous) else None
+        told = fault is not None and fault == cursor.denied
         self.context.deny(cursor, fault if fault is not None and fault.denied else None)
         match event.result:
             case Installed(earlier):
@@ -110,11 +111,13 @@ class Writes(Part):
                 cursor.install = None
                 self.install_lost(cursor, purpose, winner)
             case NotInstalled(fault) | Ambiguous(fault):
-                self.context.note(FaultMet(fault, partition))
+                if not told:
+                    self.context.note(FaultMet(fault, partition))
                 if cursor.phase in (Phase.CLAIMING, Phase.OPENING):
                     cursor.detail = f"the store does not take the write: {fault.detail}"
                 if purpose is m.Purpose.PROMOTE:
-                    self.parts.delivery.note_promotion(cursor, "error", {}, None)
+                    if not told:
+                        self.parts.delivery.note_promotion(cursor, "error", {}, None)
                     for waiter in cursor.waiters:
                         self.context.refuse(
                             waiter.request,

@@ -158,6 +158,8 @@ PHRASES: Final[tuple[tuple[str, Meaning], ...]] = (
 
 _HINTS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "NOPERM": "a right is missing in the store: ACL SETUSER grants it",
+        "AUTHENTICATION": "the store refuses the user or password of REDIS__URL",
         "MOVED": "this server is part of a Redis Cluster: use a redis+cluster:// URL",
         "OOM": "the store is out of memory, and must not evict: give it more",
         "MISCONF": "the store cannot write to its disk",

@@ -57,6 +57,7 @@ from sidecar.store.redis import RedisStore
 from tests.benches.names import Names
 from tests.benches.redis import Valkey
 from tests.fakes.store import FakeStore
+from tests.store.rights import limited
 from tests.store.values import (
     STORE,
     T0,
@@ -83,7 +84,8 @@ async def store(request: pytest.FixtureRequest, names: Names) -> AsyncIterator[C
         return
     valkey: Valkey = request.getfixturevalue("valkey")
     real = RedisStore(
-        connect(valkey.url, timeout_seconds=10),
+        # As the documented user: so the fewest rights are enough for everything the port offers.
+        connect(limited(valkey, names.prefix), timeout_seconds=10),
         names.prefix,
         receipts_retained_max=RETAINED_MAX,
         receipts_retained_min=RETAINED_MIN,

@@ -33,6 +33,7 @@ from sidecar.store.redis import RedisStore
 from tests.benches.proxy import Proxy
 from tests.benches.redis import Valkey
 from tests.benches.waiting import wait_until
+from tests.store.rights import least
 from tests.store.values import (
     STORE,
     T0,
@@ -238,11 +239,6 @@ async def test_a_command_that_was_renamed_away(
 
 # --- rights ---------------------------------------------------------------------------------------
 
-RIGHTS = (
-    "+eval +evalsha +hmget +hgetall +smembers +sadd +info +wait +exists +type +lrange +rpush"
-    " +ltrim +hset +hsetnx +hincrby +hdel +hlen +del +xadd +xdel +xrange +xrevrange"
-)
-
 
 def grant(server: Valkey, *rules: str) -> str:
     """A user with these rules; returns a URL with it."""
@@ -252,7 +248,7 @@ def grant(server: Valkey, *rules: str) -> str:
 
 async def test_the_fewest_rights_are_enough(server: Valkey, open_store: Open) -> None:
     """Everything works with these; without CONFIG only what it would tell is missing."""
-    store = open_store(grant(server, "~cs:*", *RIGHTS.split()))
+    store = open_store(grant(server, "~cs:*", *least()))
     await store.create_registry(registry(G))
     assert isinstance(await store.register(G, STORE, {}, {T0: Offset(1)}), Known)
     assert await store.mark_started(G, STORE, [T0]) is None
@@ -281,7 +277,7 @@ async def test_each_missing_right_is_refused_whole_and_named(
 ) -> None:
     """Also rights that a script would need only after its first write."""
     at = await claimed(store)
-    limited = open_store(grant(server, "~cs:*", *RIGHTS.split(), f"-{missing}"))
+    limited = open_store(grant(server, "~cs:*", *least(), f"-{missing}"))
     before = contents(server)
     result = await limited.install(everything(promotion(at, 5)))
     fault = fault_of(result)
