@@ -16,11 +16,13 @@ import secrets
 import signal
 import time
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from sidecar.api.handlers import Limits
 from sidecar.api.server import AdminServer, AppServer
+from sidecar.core.policy import Policy
 from sidecar.core.types import Instant, StoreId
+from sidecar.engine import Engine
 from sidecar.errors import Fenced, SidecarError
 from sidecar.kafka.fetcher import KafkaFetcher
 from sidecar.kafka.log import KafkaLog
@@ -42,12 +44,18 @@ TRIM_SECONDS = 20.0
 """How often memory that was freed is given back to the system."""
 
 
+class MakeEngine(Protocol):
+    """`Engine`, or what stands around one to see every command on its way out."""
+
+    def __call__(self, policy: Policy, *, name: str) -> Engine: ...
+
+
 class SystemClock:
     def now(self) -> Instant:
         return Instant(time.monotonic(), time.time())
 
 
-def run(settings: Settings) -> int:
+def run(settings: Settings, engine: MakeEngine = Engine) -> int:
     """Runs until a signal ends it. Returns the exit code: 0 done, 1 failed, 3 fenced.
 
     `SettingsError` when librdkafka refuses a property: only it knows them all.
@@ -58,7 +66,7 @@ def run(settings: Settings) -> int:
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     _trim()  # what the imports left behind
-    return _run(_serve(settings))
+    return _run(_serve(settings, engine))
 
 
 def _trim() -> None:
@@ -83,7 +91,7 @@ def _run(main: Coroutine[Any, Any, int]) -> int:
     return uvloop.run(main)
 
 
-async def _serve(settings: Settings) -> int:
+async def _serve(settings: Settings, engine: MakeEngine) -> int:
     group = settings.kafka.group_id
     log = Log(
         level=settings.log.level,
@@ -92,23 +100,22 @@ async def _serve(settings: Settings) -> int:
         group=group,
     )
     try:
-        return await _Sidecar(settings, log).serve()
+        return await _Sidecar(settings, log, engine).serve()
     finally:
         log.close()
 
 
 class _Sidecar:
-    def __init__(self, settings: Settings, log: Log) -> None:
+    def __init__(self, settings: Settings, log: Log, engine: MakeEngine) -> None:
         self._settings = settings
         self._log = log
         policy = settings.policy()
-        name = secrets.token_hex(6)
         metrics = Metrics(policy.group)
         client = client_settings(settings)
         kafka = KafkaLog(client, log_line=None)
         self.runtime = Runtime(
             policy,
-            name=name,
+            engine=engine(policy, name=secrets.token_hex(6)),
             store_name=StoreId(secrets.token_hex(8)),
             log=kafka,
             fetcher=KafkaFetcher(

@@ -103,7 +103,7 @@ class Runtime:
         self,
         policy: Policy,
         *,
-        name: str,
+        engine: Engine,
         store_name: StoreId,
         log: Log,
         fetcher: Fetcher,
@@ -113,7 +113,7 @@ class Runtime:
         topics: Collection[str] = (),
     ) -> None:
         """`topics`: those that are subscribed to by name."""
-        self.engine = Engine(policy, name=name)
+        self.engine = engine
         self.policy = policy
         self.fatal: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.cluster: ClusterId | None = None

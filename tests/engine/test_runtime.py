@@ -11,6 +11,7 @@ from sidecar.core.facts import CaughtUp, Fact
 from sidecar.core.policy import Policy
 from sidecar.core.types import GroupId, Instant, Offset, Partition, StoreId
 from sidecar.core.views import PageRequest, Refusal
+from sidecar.engine import Engine
 from sidecar.engine import messages as m
 from sidecar.errors import InvariantBroken
 from sidecar.ports import CommitRequest, Revoked
@@ -38,7 +39,7 @@ async def runtime() -> Runtime:
     kafka.create_topic("orders")
     return Runtime(
         Policy(group=GROUP),
-        name="life",
+        engine=Engine(Policy(group=GROUP), name="life"),
         store_name=StoreId("store"),
         log=FakeLog(kafka, GROUP),
         fetcher=FakeFetcher(kafka, GROUP, ["orders"]),
