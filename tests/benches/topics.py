@@ -277,6 +277,23 @@ class Outsider:
             return None
         return Committed(found.offset, found.metadata, found.leader_epoch)
 
+    def committed_all(
+        self, group: str, places: Iterable[tuple[str, int]]
+    ) -> dict[tuple[str, int], int]:
+        """What a group has committed of these partitions, in one answer; without those of which
+        there is no commit."""
+        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*place) for place in places])
+        futures = self.admin.list_consumer_group_offsets(
+            [wanted], request_timeout=ADMIN_TIMEOUT_SECONDS
+        )
+        found: dict[tuple[str, int], int] = {}
+        for one in _only(futures).topic_partitions:
+            if one.error is not None:
+                raise KafkaException(one.error)
+            if one.offset >= 0:
+                found[one.topic, one.partition] = one.offset
+        return found
+
     def commit(
         self,
         group: str,

@@ -134,6 +134,10 @@ class Application:
         if self.failure is not None and not isinstance(self.failure, Died):
             raise self.failure
 
+    def rest(self, seconds: float) -> None:
+        """For a hook: be slow, but not to stop."""
+        self._stopping.wait(seconds)
+
     def await_death(self, timeout_seconds: float = 20.0) -> None:
         wait_until(
             lambda: isinstance(self.failure, Died),

@@ -2,11 +2,12 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from tests.benches.waiting import wait_until
 from tests.harness.api import AWAY, Api, GapSeen, PartitionState
 
 Event = dict[str, Any]
+
+ENTRY = (sys.executable, "-c", "from sidecar.cli import main; main()")
+"""What the installed script does, without asking where it was installed."""
 
 
 class SidecarProcess(Process):
@@ -26,6 +30,8 @@ class SidecarProcess(Process):
     def __init__(self, settings: Mapping[str, object], *, name: str = "sidecar") -> None:
         super().__init__(name)
         self.settings = dict(settings)
+        self.entry: Sequence[str] = ENTRY
+        """What the next life is started with."""
         self._events: list[Event] = []
         self._reading = threading.Lock()  # tests and their applications ask at the same time
         self._read_to = 0
@@ -46,8 +52,7 @@ class SidecarProcess(Process):
         self.settings |= settings
         self._life_from = self.mark()
         flags = [word for name, value in self._flags() for word in ("--set", f"{name}={value}")]
-        # What the installed script does, without asking where it was installed.
-        self.launch([sys.executable, "-c", "from sidecar.cli import main; main()", "run", *flags])
+        self.launch([*self.entry, "run", *flags])
 
     def _flags(self) -> list[tuple[str, object]]:
         given = {
@@ -67,6 +72,10 @@ class SidecarProcess(Process):
             raise BenchError(self.describe(f"still runs after {timeout_seconds:g} s")) from None
         self._wait(1)
         return code
+
+    def ask_to_end(self) -> None:
+        """SIGTERM, without waiting."""
+        self._signal(signal.SIGTERM)
 
     def terminate(self, timeout_seconds: float = 30.0) -> tuple[int, float]:
         """SIGTERM; returns exit code and seconds."""

@@ -27,6 +27,9 @@ from tests.harness.sidecar import SidecarProcess
 
 __all__ = ["Load", "World", "values"]
 
+LOOK_SECONDS = 0.01
+"""How long a watch rests between two looks, so that it does not eat what it looks at."""
+
 
 def values(count: int, tag: str = "v", first: int = 0, size: int = 0) -> list[Record]:
     """Records that can be told apart by their value and have a key each."""
@@ -223,21 +226,30 @@ class World:
 
 
 class CommitWatch:
-    """Looks again and again: the commit first, then the checkpoint. Since a checkpoint's `next`
-    only rises, a commit beyond the one read after it was made before it was acknowledged."""
+    """Looks again and again: the commits first, then the checkpoints. Since a checkpoint's `next`
+    only rises, a commit beyond the one read after it was made before it was acknowledged; read the
+    other way round, a commit that rightly followed a promotion in between would look like one.
+
+    That `next` only rises is looked at too, which holds while neither the store loses what it had
+    nor a resolution goes back.
+    """
 
     def __init__(self, world: World, places: Sequence[Place]) -> None:
         self._world = world
-        self._places = places
+        self._places = tuple(places)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="commit-watch", daemon=True)
         self._store = world.store.client()
+        self._next: dict[Place, int] = {}
         self.faults: list[str] = []
         self.looks = 0
 
     def start(self) -> Self:
         self._thread.start()
         return self
+
+    def add(self, *places: Place) -> None:
+        self._places += places
 
     def stop(self) -> None:
         self._stopping.set()
@@ -250,24 +262,33 @@ class CommitWatch:
         assert not self.faults, "\n".join(self.faults[:10])
 
     def _run(self) -> None:
-        while not self._stopping.wait(0.05):
-            for place in self._places:
-                with contextlib.suppress(KafkaException, redis.RedisError, TimeoutError):
-                    self._look(*place)
+        while not self._stopping.wait(LOOK_SECONDS):
+            with contextlib.suppress(KafkaException, redis.RedisError, TimeoutError):
+                self._look()
 
-    def _look(self, topic: str, partition: int) -> None:
-        world = self._world
-        committed = world.committed(topic, partition)
-        if committed is None:
-            return
-        key = f"{world.prefix}:{{{world.group}/{topic}/{partition}}}:checkpoint"
-        stored: Any = self._store.hget(key, "next")
-        self.looks += 1
-        if stored is None or committed > int(stored):
-            self.faults.append(
-                f"commit_behind_checkpoint: {topic}/{partition} committed {committed}, "
-                f"the store holds {stored}"
-            )
+    def _look(self) -> None:
+        world, places = self._world, self._places
+        committed = world.outside.committed_all(world.group, places)
+        pipe = self._store.pipeline(transaction=False)
+        for place in places:
+            pipe.hget(world.checkpoint_key(*place), "next")
+        stored: list[Any] = pipe.execute()
+        for place, found in zip(places, stored, strict=True):
+            next_ = None if found is None else int(found)
+            at = committed.get(place)
+            self.looks += at is not None
+            if at is not None and (next_ is None or at > next_):
+                self.faults.append(
+                    f"commit_behind_checkpoint: {place[0]}/{place[1]} committed {at}, "
+                    f"the store holds {next_}"
+                )
+            if next_ is not None and next_ < self._next.get(place, 0):
+                self.faults.append(
+                    f"applied_monotone: {place[0]}/{place[1]} went back from "
+                    f"{self._next[place]} to {next_}"
+                )
+            if next_ is not None:
+                self._next[place] = next_
 
 
 class Load:

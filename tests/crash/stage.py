@@ -1,0 +1,203 @@
+"""What stands around a sidecar that is going to be killed, and what makes it issue a command.
+
+A *scene* belongs to one command: which occurrences of it in a life are the ends of lives, and what
+happens to the sidecar meanwhile so that it does issue it. Ordinary delivery needs nothing more than
+records; a command of rare occasions needs the occasion.
+"""
+
+import contextlib
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.benches.waiting import wait_until
+from tests.crash.killed import Doom, Moment
+from tests.harness.api import AWAY, Api, GapSeen, Page, Refused
+from tests.harness.application import Application
+from tests.harness.world import World
+
+PARTITIONS = 2
+RECORDS = 40
+"""Of each partition, at the beginning of each life."""
+DEATH_SECONDS = 40.0
+
+
+class Stage:
+    """One group over the lives of one sidecar."""
+
+    def __init__(self, world: World, settings: Mapping[str, Any]) -> None:
+        """A static member has its partitions again at once. Only, a member that comes back so is
+        given what it had, so for new topics it is one with a short session instead."""
+        self.world = world
+        self.topics = [world.topic(PARTITIONS)]
+        self.pace_seconds = 0.0
+        self.sidecar = world.sidecar(
+            start=False,
+            KAFKA__COMMIT_INTERVAL_SECONDS=0.05,
+            DELIVERY__DEADLINE_SECONDS=10,
+            **{"static": True, **settings},
+        )
+        self.others = 0
+        self.application: Application = world.application(
+            self.sidecar, records_max=4, before_report=self._rest
+        )
+        self.watch = world.watch_commits(*self.places)
+
+    def _rest(self, page: Page) -> None:
+        if self.pace_seconds:
+            self.application.rest(self.pace_seconds)
+
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        return [(topic, index) for topic in self.topics for index in range(PARTITIONS)]
+
+    def add_topic(self) -> None:
+        """Another topic for the next life: a first day, with all that belongs to it."""
+        self.topics.append(self.world.topic(PARTITIONS))
+        self.watch.add(*self.places[-PARTITIONS:])
+
+    def produce(self, count: int = RECORDS) -> None:
+        for topic, index in self.places[-PARTITIONS:]:
+            self.world.produce(topic, count, index)
+
+    def launch(self) -> None:
+        self.sidecar.launch_sidecar(KAFKA__TOPICS=",".join(self.topics))
+
+    def reported(self, more: int) -> None:
+        """Until so many more records were reported, or the sidecar has ended."""
+        target = self.application.reported + more
+        wait_until(
+            lambda: self.application.reported >= target or not self.sidecar.running,
+            f"{more} records are reported",
+            timeout_seconds=DEATH_SECONDS,
+        )
+
+    @staticmethod
+    def accept(api: Api) -> None:
+        """Every loss that is declared and not decided."""
+        for gap in api.gaps():
+            if gap.holds:
+                api.resolve(gap.id, "accepted")
+
+    def settle(self) -> list[GapSeen]:
+        """Until everything is delivered, each loss accepted; returns every gap there was."""
+        sidecar = self.sidecar
+        api = sidecar.api()
+
+        def at_rest() -> bool:
+            with contextlib.suppress(Refused):
+                self.accept(api)
+            states = {(p.topic, p.partition): p.caught_up for p in api.partitions()}
+            return all(states.get(place) for place in self.places)
+
+        wait_until(at_rest, "every partition is caught up", timeout_seconds=60, every_seconds=0.1)
+        self.application.stop()
+        return api.gaps()
+
+
+Stir = Callable[[Stage], None]
+
+
+def ordinary(stage: Stage) -> None:
+    """Records come, are applied, and that is all."""
+
+
+def first_day(stage: Stage) -> None:
+    """There is a topic that it never had."""
+    stage.add_topic()
+
+
+def terminated(stage: Stage) -> None:
+    """It is asked to end, in the middle of its work."""
+    stage.reported(12)
+    if stage.sidecar.running:
+        stage.sidecar.ask_to_end()
+
+
+def joined(stage: Stage) -> None:
+    """Another member joins, and takes some of its partitions."""
+    stage.reported(12)
+    other = stage.world.sidecar(stage.topics)
+    stage.world.application(other, records_max=4)
+    stage.others += 1
+    wait_until(lambda: not stage.sidecar.running, "it ended", timeout_seconds=DEATH_SECONDS)
+    other.terminate()
+
+
+def lagging(stage: Stage) -> None:
+    """The application falls behind one partition, while another has nothing to read."""
+    stage.pace_seconds = 0.02
+    topic, index = stage.places[-1]
+    for _ in range(12):
+        if not stage.sidecar.running:
+            break
+        stage.world.produce(topic, 100, index)
+    stage.pace_seconds = 0.0
+
+
+def retention(stage: Stage) -> None:
+    """While it is down, retention passes what it was going to read next. Its history has begun."""
+    topic, index = stage.places[-1]
+    if "next" in stage.world.checkpoint(topic, index):
+        end = stage.world.outside.bounds(topic, index).end
+        stage.world.outside.delete_records(topic, index, end - 20)
+
+
+def decided(stage: Stage) -> None:
+    """Somebody accepts a loss as soon as it is declared."""
+
+    def accepted() -> bool:
+        if not stage.sidecar.running:
+            return True
+        with contextlib.suppress(Refused):
+            stage.accept(stage.sidecar.api(5.0))
+        return False
+
+    wait_until(accepted, "it ended", timeout_seconds=DEATH_SECONDS, ignoring=AWAY)
+
+
+def growing(stage: Stage) -> None:
+    """Retention goes on behind an open gap."""
+    topic, index = stage.places[-1]
+
+    def gone() -> bool:
+        if stage.sidecar.running and stage.sidecar.api(5.0).gaps("open"):
+            stage.world.produce(topic, 40, index)
+            end = stage.world.outside.bounds(topic, index).end
+            stage.world.outside.delete_records(topic, index, end - 5)
+        return not stage.sidecar.running
+
+    wait_until(gone, "it ended", timeout_seconds=DEATH_SECONDS, every_seconds=0.3, ignoring=AWAY)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """`at`: which occurrences of the command in a life end it, one life before and one after
+    each. `prepare` happens before each life, `stir` in it."""
+
+    at: tuple[int, ...] = (1, 4)
+    stir: Stir = ordinary
+    prepare: Stir = ordinary
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def play(self, world: World, command: str) -> Stage:
+        """A quiet life first, unless the command belongs to a first day; then all the others,
+        each ended by a kill."""
+        stage = Stage(world, self.settings)
+        stage.produce()
+        if self.prepare is not first_day:
+            stage.launch()
+            stage.reported(8)
+            stage.sidecar.kill()
+        for nth in self.at:
+            for moment in Moment:
+                doom = Doom(moment, command, nth)
+                self.prepare(stage)
+                stage.produce()
+                stage.sidecar.entry = doom.entry()
+                stage.launch()
+                self.stir(stage)
+                died = stage.sidecar.ended(DEATH_SECONDS)
+                assert died == -signal.SIGKILL, f"{doom}: it ended by itself, with {died}"
+        return stage
