@@ -192,6 +192,10 @@ class Outsider:
         producer = Producer({**self._settings, "linger.ms": 0, **(conf or {})})
         return self._send(producer, topic, records, partition, tag)
 
+    def patient_producer(self) -> Producer:
+        """One that writes each record once, in order, however often it has to try."""
+        return Producer({**self._settings, "linger.ms": 5, "enable.idempotence": True})
+
     def read(
         self, topic: str, partition: int = 0, start: int | None = None, *, committed: bool = False
     ) -> list[Message]:
@@ -277,17 +281,22 @@ class Outsider:
             return None
         return Committed(found.offset, found.metadata, found.leader_epoch)
 
+    def offsets_reader(self, group: str) -> Consumer:
+        """For `committed_all`, one for each thread that asks.
+
+        Not the admin client: asked for a group's offsets while its coordinator dies, librdkafka
+        2.16 was seen to abort the process (`rd_kafka_enq_once_del_source_return`).
+        """
+        return Consumer({**self._settings, "group.id": group, "enable.auto.commit": False})
+
+    @staticmethod
     def committed_all(
-        self, group: str, places: Iterable[tuple[str, int]]
+        reader: Consumer, places: Iterable[tuple[str, int]]
     ) -> dict[tuple[str, int], int]:
         """What a group has committed of these partitions, in one answer; without those of which
         there is no commit."""
-        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*place) for place in places])
-        futures = self.admin.list_consumer_group_offsets(
-            [wanted], request_timeout=ADMIN_TIMEOUT_SECONDS
-        )
         found: dict[tuple[str, int], int] = {}
-        for one in _only(futures).topic_partitions:
+        for one in reader.committed([TopicPartition(*place) for place in places], timeout=5):
             if one.error is not None:
                 raise KafkaException(one.error)
             if one.offset >= 0:

@@ -7,13 +7,13 @@ every record is accounted for.
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 import redis
 from click.testing import CliRunner, Result
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from sidecar.cli import main
 from tests.benches.kafka import KafkaBroker
@@ -240,9 +240,18 @@ class CommitWatch:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="commit-watch", daemon=True)
         self._store = world.store.client()
+        self._offsets = world.outside.offsets_reader(world.group)
         self._next: dict[Place, int] = {}
+        self._judging = threading.Lock()
         self.faults: list[str] = []
         self.looks = 0
+
+    @contextlib.contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Looks at nothing meanwhile, and begins anew: the store may lose what it had."""
+        with self._judging:
+            yield
+            self._next.clear()
 
     def start(self) -> Self:
         self._thread.start()
@@ -252,8 +261,10 @@ class CommitWatch:
         self._places += places
 
     def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join(30)
+        if not self._stopping.is_set():
+            self._stopping.set()
+            self._thread.join(30)
+            self._offsets.close()
 
     def check(self) -> None:
         """Ends the watch; raises what it found."""
@@ -263,12 +274,15 @@ class CommitWatch:
 
     def _run(self) -> None:
         while not self._stopping.wait(LOOK_SECONDS):
-            with contextlib.suppress(KafkaException, redis.RedisError, TimeoutError):
+            with (
+                contextlib.suppress(KafkaException, redis.RedisError, TimeoutError),
+                self._judging,
+            ):
                 self._look()
 
     def _look(self) -> None:
         world, places = self._world, self._places
-        committed = world.outside.committed_all(world.group, places)
+        committed = world.outside.committed_all(self._offsets, places)
         pipe = self._store.pipeline(transaction=False)
         for place in places:
             pipe.hget(world.checkpoint_key(*place), "next")
@@ -292,7 +306,9 @@ class CommitWatch:
 
 
 class Load:
-    """Produces to all partitions of a topic until it is stopped."""
+    """Produces to all partitions of a topic, `batch` records each a tenth of a second, until it is
+    stopped. A broker that is away is waited for: each record is in the log once, and is noted with
+    the offset that the broker answered."""
 
     def __init__(self, world: World, topic: str, partitions: int, batch: int = 40) -> None:
         self._world = world
@@ -300,17 +316,34 @@ class Load:
         self._partitions = partitions
         self._batch = batch
         self._stopping = threading.Event()
+        self._faults: list[str] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
+        producer = self._world.outside.patient_producer()
         first = 0
         while not self._stopping.wait(0.1):
             for partition in range(self._partitions):
-                batch = values(self._batch, f"p{partition}-", first)
-                self._world.produce(self._topic, batch, partition)
+                for record in values(self._batch, f"p{partition}-", first):
+                    producer.produce(
+                        self._topic, record.value, record.key, partition, on_delivery=self._settle
+                    )
+            producer.poll(0)
             first += self._batch
+        while producer.flush(1):
+            pass
 
-    def stop(self) -> None:
+    def _settle(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._faults.append(str(error))
+            return
+        offset, value = message.offset(), message.value()
+        assert offset is not None
+        self._world.produced.note(self._topic, message.partition() or 0, [offset], [value])
+
+    def stop(self, timeout_seconds: float = 60.0) -> None:
         self._stopping.set()
-        self._thread.join(30)
+        self._thread.join(timeout_seconds)
+        assert not self._thread.is_alive(), "what was produced last did not reach the broker"
+        assert not self._faults, self._faults[:3]
