@@ -28,7 +28,9 @@ CORE = "tests/core"
 ENGINE = "tests/engine"
 STORE = "tests/contracts/test_store.py"
 SCRIPTS = "tests/store/test_differential.py"
-SIMULATED = 1500
+INFLICTED = "tests/store/test_faults_inflicted.py"
+QUESTIONS = "tests/kafka/test_questions.py"
+SIMULATED = 800
 
 VERDICT_PY = "sidecar/core/verdict.py"
 OVERLAP_PY = "sidecar/core/overlap.py"
@@ -61,7 +63,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "sidecar/kafka/log.py",
         "        return Unreadable(fault_of(element.error))",
         "        return ABSENT",
-        ("tests/kafka/test_questions.py",),
+        (f"{QUESTIONS}::test_a_right_that_is_missing_is_named_and_its_return_noticed",),
     ),
     Mutant(
         "a missing right is waited for as if it would pass",
@@ -177,7 +179,7 @@ MUTANTS: tuple[Mutant, ...] = (
         INSTALL_LUA,
         "elseif kept[1] ~= FORMAT then",
         "elseif not kept[1] then",
-        ("tests/store/test_formats.py", STORE, SCRIPTS),
+        (f"{INFLICTED}::test_a_spoiled_checkpoint_is_unreadable_and_never_absent",),
     ),
     # --- stage 3: testimony -----------------------------------------------------------------------
     Mutant(
