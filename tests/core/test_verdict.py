@@ -451,6 +451,14 @@ def test_a_gap_grows_with_the_log_start() -> None:
     assert judged.grown_to == 160
 
 
+def test_a_gap_never_shrinks() -> None:
+    """A floor that is told lower than before is an older answer; what was lost stays lost."""
+    judged = judge(standing(GapReason.RETENTION_LOSS, log_start=Known(Offset(140))), POLICY)
+    assert isinstance(judged, Stand)
+    assert judged.grown_to is None
+    assert judged.gap.interval == Interval(NEXT, Offset(150))
+
+
 def test_graver_evidence_supersedes() -> None:
     judged = judge(standing(GapReason.RETENTION_LOSS, topic=described("topic-2")), POLICY)
     assert isinstance(judged, Open)

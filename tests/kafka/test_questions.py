@@ -175,6 +175,9 @@ async def test_a_right_that_is_missing_is_named_and_its_return_noticed(
     assert (kinds["topics"], kinds["log_starts"], kinds["committed"]) == (None, None, denied)
     kafka.grant(ResourceType.GROUP, group, AclOperation.READ)
     await eventually(now, lambda kinds: set(kinds.values()) == {None})
+    # The topic's right alone: the answer comes, and its element carries the error.
+    kafka.revoke(ResourceType.TOPIC, topic, AclOperation.READ, AclOperation.DESCRIBE)
+    await eventually(now, lambda kinds: kinds["committed"] is denied)
     await log.close()
 
 
