@@ -8,7 +8,7 @@ import pytest
 
 from sidecar.core.evidence import Evidence, LogEnd, TopicDescription
 from sidecar.core.faults import FaultKind, Known
-from sidecar.core.gap import Gap, GapState, Resolution
+from sidecar.core.gap import Decision, Gap, GapState, Resolution
 from sidecar.core.resolution import Plan, Settled, plan
 from sidecar.core.types import (
     GapId,
@@ -17,6 +17,7 @@ from sidecar.core.types import (
     Interval,
     Lineage,
     Offset,
+    Token,
     TopicId,
 )
 from sidecar.core.views import Refusal, Refused, ResolveRequest
@@ -32,6 +33,7 @@ from tests.core.situations import (
     evidence,
     fault,
     foreign,
+    identity,
     stored,
 )
 
@@ -219,6 +221,91 @@ def test_a_gap_that_was_decided_by_somebody_else_is_not_decided_again() -> None:
     resolved = replace(LOSS, state=GapState.RESOLVED)
     planned = decide(resolved, asked(Resolution.ACCEPTED))
     assert refused(planned) is Refused.GAP_CHANGED
+
+
+def test_a_decision_about_another_gap_decides_nothing() -> None:
+    """Somebody looked at one gap, and graver evidence put another in its place since."""
+    planned = plan(seen(LOSS), asked(Resolution.ACCEPTED), POLICY, gap_id="gap-0")
+    assert refused(planned) is Refused.GAP_CHANGED
+
+
+def test_a_decision_is_kept_with_who_why_and_on_what_evidence() -> None:
+    """`gap_outlives`: afterwards anybody can tell what it rested on."""
+    request = asked(Resolution.ACCEPTED, evidence="ticket 7", end_max=Offset(190))
+    planned = decide(LOSS, request, start=160)
+    assert isinstance(planned, Settled)
+    assert planned.gap.resolution == Decision(
+        resolution=Resolution.ACCEPTED,
+        by="on-call",
+        why="because",
+        at=1000.0,
+        resume_at=Offset(160),
+        end_max=Offset(190),
+        evidence="ticket 7",
+    )
+    last = planned.gap.audit[-1]
+    assert (last.what, last.by, last.why, last.at) == (
+        "resolved: accepted",
+        "on-call",
+        "because",
+        1000.0,
+    )
+    assert (last.evidence["log_start"], last.evidence["resume_at"]) == (160, 160)
+
+
+def test_what_is_ignored_goes_on_as_if_nothing_had_been() -> None:
+    """Position, epoch, lineage and what is remembered: a stranger's mistake touches none of it."""
+    reset = gap(GapReason.EXTERNAL_RESET, 180)
+    planned = decide(reset, asked(Resolution.IGNORED), start=10, committed=foreign(180))
+    assert isinstance(planned, Settled)
+    assert not planned.history_ends
+    assert planned.checkpoint == checkpoint(resolved=GAP)
+    assert planned.gap.interval == reset.interval
+
+
+def test_going_on_where_one_stood_keeps_the_epoch_and_what_is_remembered() -> None:
+    unsure = gap(GapReason.COVERAGE_UNKNOWN, 120)
+    planned = decide(unsure, asked(Resolution.ACCEPTED), start=90)
+    assert isinstance(planned, Settled)
+    assert not planned.history_ends
+    assert planned.checkpoint.token == checkpoint().token
+
+
+def test_what_was_backfilled_exactly_to_the_end_leaves_nothing_open() -> None:
+    planned = decide(LOSS, asked(Resolution.BACKFILLED, resume_at=Offset(150)))
+    assert isinstance(planned, Settled)
+    assert planned.gap.state is GapState.RESOLVED
+    endless = gap(GapReason.RETENTION_LOSS, None)
+    planned = decide(endless, asked(Resolution.BACKFILLED, resume_at=Offset(149)))
+    assert isinstance(planned, Settled)
+    assert planned.gap.state is GapState.OPEN
+    assert planned.gap.interval == Interval(Offset(149), Offset(150))
+
+
+def test_a_part_that_was_backfilled_is_noted_and_has_to_be_one() -> None:
+    planned = decide(LOSS, asked(Resolution.BACKFILLED, resume_at=Offset(101)))
+    assert isinstance(planned, Settled)
+    assert planned.history_ends
+    (noted,) = planned.gap.audit
+    assert (noted.what, noted.by, noted.why) == ("backfilled in part", "on-call", "because")
+    assert noted.evidence == {"from": NEXT, "to": 101}
+    nothing = decide(LOSS, asked(Resolution.BACKFILLED, resume_at=NEXT))
+    assert refused(nothing) is Refused.RESOLUTION_IMPOSSIBLE
+
+
+def test_a_new_incarnation_begins_with_nothing_of_the_old_one() -> None:
+    """But its ID, so that an answer which still names it is known to be stale."""
+    again = gap(GapReason.TOPIC_RECREATED, None)
+    other = Known(TopicDescription(TopicId("topic-2"), 3, False))
+    planned = decide(again, asked(Resolution.ACCEPTED), start=5, end=200, topic=other)
+    assert isinstance(planned, Settled)
+    made = planned.checkpoint
+    assert made.identity == identity(
+        topic_id=TopicId("topic-2"), former_topic_ids=(TOPIC,), keyed_by=None
+    )
+    assert made.lineages == (Lineage(1, Offset(5)),)
+    assert (made.token, made.horizon) == (Token(Offset(5), None), 200)
+    assert planned.history_ends
 
 
 def test_nothing_below_where_it_stands_is_gone_back_to_in_the_same_lineage() -> None:

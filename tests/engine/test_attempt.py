@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from sidecar.core.evidence import Evidence, LogEnd
 from sidecar.core.faults import Component, Fault, FaultKind, Known
@@ -30,6 +31,8 @@ from tests.engine.rig import GROUP, PARTITION, TOPIC, Rig, finished
 from tests.fakes.kafka import FakeKafka
 from tests.fakes.store import Mishap
 
+T = TypeVar("T")
+
 DENIED = Fault(Component.KAFKA, FaultKind.AUTHORIZATION, "GROUP_AUTHORIZATION_FAILED", "no right")
 CUT = Fault(Component.KAFKA, FaultKind.EPOCH_SUSPECT, "_AUTO_OFFSET_RESET", "the log was cut")
 
@@ -44,8 +47,14 @@ def resting(records: int = 9, pages: int = 3, **policy: Any) -> Rig:
     return rig
 
 
+def only(items: Iterable[T]) -> T:
+    found = list(items)
+    assert len(found) == 1, found
+    return found[0]
+
+
 def the_gap(rig: Rig) -> tuple[GapReason, Interval]:
-    (gap,) = rig.gaps
+    gap = only(rig.gaps)
     assert rig.cursor.phase is Phase.GAP
     return gap.reason, gap.interval
 
@@ -59,7 +68,7 @@ def test_only_the_very_same_answer_comes_to_count_as_lasting() -> None:
 
     def looked(at: float, event: m.Event, seen: Evidence) -> list[m.Command]:
         commands = engine.step(event, Instant(at, at))
-        (look,) = (c for c in commands if isinstance(c, m.Look))
+        look = only(c for c in commands if isinstance(c, m.Look))
         return engine.step(m.Looked(look.ask, {situations.PARTITION: seen}), Instant(at, at))
 
     unknown = situations.evidence(topic=situations.fault(FaultKind.TOPIC_UNKNOWN))
@@ -83,7 +92,7 @@ def test_there_is_no_page_before_a_commit_of_ours() -> None:
     rig.withholding = (m.Commit,)
     rig.run(1.0)
     assert rig.no_page()
-    (commit,) = rig.withheld
+    commit = only(rig.withheld)
     rig.withholding = ()
     rig.answer(commit)
     rig.run(0.0)
@@ -147,7 +156,7 @@ def test_a_commit_covers_only_what_was_promoted_before_its_topic_was_asked_for()
     rig.commands.clear()
     for question in asked:
         rig.answer(question)
-    (commit,) = (c for c in rig.commands if isinstance(c, m.Commit))
+    commit = only(c for c in rig.commands if isinstance(c, m.Commit))
     assert [request.next for request in commit.offsets.values()] == [6]
     assert rig.committed == 6
 
@@ -175,12 +184,12 @@ def test_a_commit_that_is_refused_is_shown_until_it_is_taken() -> None:
     rig.kafka.fail("commit", DENIED, times=None)
     rig.consume(1)
     rig.run(1.0)
-    (view,) = rig.engine.views()
+    view = only(rig.engine.views())
     assert view.conditions == (Condition.COMMIT_REFUSED,)
     rig.consume(1)
     rig.kafka.heal()
     rig.run(10.0)
-    (view,) = rig.engine.views()
+    view = only(rig.engine.views())
     assert view.conditions == ()
     assert rig.committed == 9
 
@@ -268,7 +277,7 @@ def test_nothing_goes_on_behind_a_record_that_cannot_be_read() -> None:
     rig.run(1.0)
     rig.consume(2)
     rig.run(1.0)
-    (view,) = rig.engine.views()
+    view = only(rig.engine.views())
     assert (view.state, view.reason) == (PartitionState.HELD, Verdict.BLOCKED_RECORD)
     assert (view.next, rig.committed) == (4, 4)
     assert rig.no_page()
@@ -282,7 +291,7 @@ def test_a_gap_outlives_the_loss_of_the_store_by_the_commit_s_witness() -> None:
     rig = resting(pages=1)
     rig.kafka.reset_offset(GROUP, PARTITION, 7)
     gapped = rig.next_life("gapped")
-    (gap,) = gapped.gaps
+    gap = only(gapped.gaps)
     assert (gap.reason, gap.interval) == (
         GapReason.EXTERNAL_RESET,
         Interval(Offset(3), Offset(7)),
@@ -292,7 +301,7 @@ def test_a_gap_outlives_the_loss_of_the_store_by_the_commit_s_witness() -> None:
     assert gapped.witness.gap.id == gap.id
     gapped.store.flush()
     later = gapped.next_life("later")
-    (again,) = later.gaps
+    again = only(later.gaps)
     assert (again.id, again.reason, again.interval) == (gap.id, gap.reason, gap.interval)
     assert again.state is GapState.OPEN
 
@@ -358,7 +367,7 @@ def test_a_topic_that_gains_an_id_keeps_its_idempotency_keys() -> None:
     rig = Rig(kafka)
     rig.produce(9)
     rig.run(1.0)
-    (prefix,) = (p for _, p in rig.page().key_prefixes)
+    prefix = only(p for _, p in rig.page().key_prefixes)
     assert prefix == f"{TOPIC}/0/0/"
     kafka.topic_ids = True
     later = rig.next_life("later")
