@@ -454,7 +454,9 @@ def _both(facts: _Facts, checkpoint: Checkpoint, witness: Witness) -> Judgement:
     """Lineage and position tell a rollback; generations do not, since others raise them too."""
     ours = (checkpoint.lineage.number, checkpoint.token.next)
     theirs = (witness.lineages[-1].number, witness.next)
-    forgotten = _forgotten_gap(facts, checkpoint, witness)
+    # An open gap lets nothing pass: a checkpoint beyond the witness was written after its gap was
+    # decided, and only the commit that would say so is missing.
+    forgotten = None if theirs < ours else _forgotten_gap(facts, checkpoint, witness)
     if forgotten is not None:
         return forgotten
     if ours == theirs:

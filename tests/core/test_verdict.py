@@ -507,6 +507,34 @@ def test_a_gap_outlives_the_store_that_held_it(store: str) -> None:
     )
 
 
+@pytest.mark.parametrize("committed", [100, 110])
+def test_a_gap_that_the_store_forgot_is_opened_where_the_commit_stands(committed: int) -> None:
+    judged = judge(evidence(committed=ours(committed, gap=named())), POLICY)
+    assert isinstance(judged, Open)
+    assert judged.gap_id == "gap-9"
+    assert judged.base.token.next == committed
+
+
+def test_a_gap_that_was_passed_is_not_opened_by_an_older_witness() -> None:
+    """`applied_monotone`: two gaps were decided and no commit got through. The checkpoint names the
+    last of them only, and stands beyond the other, which an open gap would not have let it pass."""
+    passed = checkpoint(resolved=GapId("gap-10"))
+    judged = judge(evidence(stored=stored(passed), committed=ours(90, gap=named())), POLICY)
+    assert name(judged) == "go commit_behind"
+    assert isinstance(judged, Go)
+    assert judged.base.token.next == NEXT
+
+
+def test_another_life_of_the_store_may_have_forgotten_what_was_handed_out() -> None:
+    """A replica that lagged holds an older horizon: everything up to the log's end is flagged."""
+    same = checkpoint(store_epoch="life-1")
+    for life, unknown in (("life-1", False), ("life-2", True)):
+        judged = judge(evidence(stored=stored(same), store_epoch=Known(life)), POLICY)
+        assert isinstance(judged, Go)
+        assert judged.horizon_unknown is unknown
+        assert judged.base.store_epoch == life
+
+
 def test_a_gap_that_was_decided_is_not_opened_by_an_older_witness() -> None:
     decided = checkpoint(resolved=GapId("gap-9"))
     judged = judge(evidence(stored=stored(decided), committed=ours(gap=named())), POLICY)
