@@ -18,6 +18,7 @@ from sidecar.core.types import (
     LeaderEpoch,
     Offset,
     Outcome,
+    Partition,
     PartitionState,
     Verdict,
 )
@@ -25,7 +26,7 @@ from sidecar.core.views import Each, Refusal, Refused, ReportAnswer
 from sidecar.engine import Engine
 from sidecar.engine import messages as m
 from sidecar.engine.delivery import PARKED_MAX
-from sidecar.ports import Assigned, CursorFailed
+from sidecar.ports import Assigned, CursorFailed, LeaderChanged, Revoked
 from tests.core import situations
 from tests.engine.rig import GROUP, PARTITION, TOPIC, Rig, finished
 from tests.fakes.kafka import FakeKafka
@@ -178,6 +179,22 @@ def test_nothing_is_committed_in_a_topic_that_was_created_again() -> None:
     assert the_gap(rig)[0] is GapReason.TOPIC_RECREATED
 
 
+def test_no_commit_is_ahead_of_what_the_store_acknowledged() -> None:
+    """`commit_behind_checkpoint`: a promotion that is on its way is not committed."""
+    rig = resting(records=12, pages=1)
+    rig.consume(2)
+    offer = rig.page()
+    rig.withholding = (m.PerformInstall,)
+    rig.report(offer)
+    rig.run(1.0)
+    assert rig.stored.token.next == 9
+    assert rig.committed == 9
+    rig.withholding = ()
+    rig.answer(only(rig.withheld))
+    rig.run(1.0)
+    assert rig.committed == 12
+
+
 def test_a_commit_that_is_refused_is_shown_until_it_is_taken() -> None:
     """A permanent fault is never retried in silence, and holds nothing that can be delivered."""
     rig = resting(pages=1)
@@ -306,7 +323,49 @@ def test_a_gap_outlives_the_loss_of_the_store_by_the_commit_s_witness() -> None:
     assert again.state is GapState.OPEN
 
 
+def test_a_gap_stops_its_partition_and_no_other() -> None:
+    """`gap_holds`: the others are delivered and committed as ever."""
+    kafka = FakeKafka()
+    kafka.create_topic(TOPIC, 2)
+    rig = Rig(kafka)
+    rig.produce(3)
+    rig.run(1.0)
+    rig.consume(1)
+    rig.run(1.0)
+    rig.kafka.reset_offset(GROUP, PARTITION, 7)
+    later = rig.next_life("later")
+    assert the_gap(later)[0] is GapReason.EXTERNAL_RESET
+    later.produce(3)
+    other = Partition(TOPIC, 1)
+    kafka.produce(TOPIC, 1, b"1")
+    later.run(1.0)
+    offer = later.page()
+    assert offer.partition == other
+    assert isinstance(later.report(offer), ReportAnswer)
+    later.run(1.0)
+    assert kafka.group(GROUP).commits[other].next == 1
+    assert later.no_page()
+    assert later.committed == 3
+
+
 # Owners
+
+
+def test_a_partition_that_is_given_back_is_not_claimed_again() -> None:
+    """While its last offsets are settled the next owner may already be claiming it."""
+    rig = resting(pages=1)
+    offer = rig.page()
+    answers: list[object] = []
+    rig.withholding = (m.AskTopics,)
+    rig.give(Revoked((PARTITION,), lost=False, answer=answers.append))
+    rig.commands.clear()
+    rig.give(LeaderChanged((PARTITION,)))
+    refused = rig.report(offer)
+    assert isinstance(refused, Refusal)
+    assert refused.refused is Refused.PAGE_LOST
+    assert rig.no_page()
+    asked = [c for c in rig.commands if isinstance(c, m.Look | m.PerformInstall | m.Fetch)]
+    assert not asked
 
 
 def test_no_page_is_handed_out_on_an_owner_mark_seen_too_long_ago() -> None:

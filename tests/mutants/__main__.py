@@ -29,8 +29,9 @@ from tests.mutants.noticing import REPORT
 ROOT = Path(__file__).parents[2]
 COPIES = ROOT / "build" / "mutants"
 LEFT_OUT = {".git", ".venv", "build", "dist", ".hypothesis"}
-TARGET_SECONDS_MAX = 300.0
-"""A target that takes longer was brought to a stand by the fault: noticed, and said so."""
+TARGET_SECONDS_MAX = 1800.0
+"""A backstop. A test, and a seed, has a limit of its own and says when the fault brought it to a
+stand; a target that takes longer than this says nothing about the fault."""
 
 
 class Broken(Exception):
@@ -39,7 +40,7 @@ class Broken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """`how`: assertion, violation, or timeout."""
+    """`how`: assertion, violation, or timeout (of a test's or a seed's own limit)."""
 
     how: str
     by: str
@@ -100,7 +101,7 @@ class Copy:
                 *("pytest", "-q", "-p", "tests.mutants.noticing", "--hypothesis-seed=0", target),
             )
         if code is None:
-            return Noticed("timeout", f"{_named(target)}: no end within {TARGET_SECONDS_MAX:g} s")
+            raise Broken(f"{_named(target)} came to no end within {TARGET_SECONDS_MAX:g} s")
         if code not in (0, 1):
             raise Broken(f"{_named(target)} could not be run (exit {code})\n{told}")
         if code == 0 or not self.report.exists():

@@ -650,7 +650,7 @@ MUTANTS: tuple[Mutant, ...] = (
         UPDATE_GAP_LUA,
         "if (both[2] or '') ~= ARGV[7] then return CHANGED end\n",
         "",
-        (STORE,),
+        (STORE, f"{INFLICTED}::test_two_hands_on_one_gap"),
     ),
     Mutant(
         "the witness does not carry the open gap",
