@@ -348,6 +348,19 @@ def test_a_gap_stops_its_partition_and_no_other() -> None:
     assert later.committed == 3
 
 
+def test_a_page_that_was_out_when_a_gap_opened_is_lost() -> None:
+    """What it reports belongs to an attempt that is over."""
+    rig = resting(pages=1)
+    offer = rig.page()
+    rig.kafka.recreate_topic(TOPIC)
+    rig.run(2.0)
+    assert the_gap(rig)[0] is GapReason.TOPIC_RECREATED
+    refused = rig.report(offer)
+    assert isinstance(refused, Refusal)
+    assert refused.refused is Refused.PAGE_LOST
+    assert rig.stored.token.next == 3
+
+
 # Owners
 
 
@@ -405,6 +418,30 @@ def test_what_a_zombie_has_out_changes_nothing() -> None:
 
 
 # Redelivery
+
+
+def test_nothing_is_handed_out_beyond_the_horizon_that_the_store_holds() -> None:
+    """Otherwise a crash would give it out again without a flag."""
+    rig = Rig(horizon_records=2)
+    rig.produce(6)
+    rig.run(1.0)
+    offer = rig.page()
+    assert list(offer.offsets) == [0, 1]
+    assert rig.stored.horizon == 2
+    again = rig.next_life("later").page()
+    assert again.redelivered_below == 2
+
+
+def test_a_page_that_is_offered_again_says_so() -> None:
+    rig = Rig()
+    rig.produce(3)
+    rig.run(1.0)
+    first = rig.page()
+    assert (first.attempt, first.redelivered_below) == (1, 0)
+    rig.run(rig.policy.page_deadline_seconds)
+    again = rig.page()
+    assert (again.attempt, again.redelivered_below) == (2, 3)
+    assert again.page != first.page
 
 
 def test_after_a_clean_end_only_what_was_handed_out_is_flagged() -> None:
