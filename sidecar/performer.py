@@ -237,7 +237,7 @@ class Performer:
         match enrolment:
             case Create(registry):
                 return await self._store.create_registry(registry)
-            case Register(store, topics, baselines):
-                return await self._store.register(self._group, store, topics, baselines)
+            case Register(store, topics, baselines, seen):
+                return await self._store.register(self._group, store, topics, baselines, seen=seen)
             case _:
                 assert_never(enrolment)

@@ -39,6 +39,7 @@ from sidecar.core.types import (
     Record,
     SessionId,
     StoreId,
+    TopicId,
 )
 from sidecar.core.views import (
     HoldView,
@@ -273,11 +274,14 @@ class CheckpointStore(Protocol):
         store: StoreId,
         topics: Mapping[str, RegisteredTopic],
         baselines: Mapping[Partition, Offset],
+        *,
+        seen: Mapping[str, TopicId],
     ) -> Answer[Registry]:
         """Adds topics and baselines not yet there (an earlier one stands), or raises a topic's
         partition count. A topic that was created again takes the earlier one's place, with the
-        baselines of its partitions that have not started. Refused with `REFUSED` when the
-        registry is gone or another's."""
+        baselines of its partitions that have not started, if that one is still what was `seen`
+        there: of two members that describe it, the one that asked first may write last. Refused
+        with `REFUSED` when the registry is gone or another's."""
         ...
 
     async def mark_started(

@@ -17,7 +17,7 @@ from sidecar.core.checkpoint import RegisteredTopic, Registry
 from sidecar.core.evidence import Committed, LogEnd, TopicDescription
 from sidecar.core.faults import Answer, Fault, Known, Reading, Unreadable
 from sidecar.core.policy import Policy, Start
-from sidecar.core.types import GroupId, Offset, Partition, StoreId, Verdict
+from sidecar.core.types import GroupId, Offset, Partition, StoreId, TopicId, Verdict
 from sidecar.core.witness import Ours, Witness, decode
 
 
@@ -48,11 +48,13 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A registry stands: add these topics and baselines to it."""
+    """A registry stands: add these topics and baselines to it. `seen` are the topic IDs it named:
+    one that was created again takes the place of that one, and of no other."""
 
     store: StoreId
     topics: Mapping[str, RegisteredTopic]
     baselines: Mapping[Partition, Offset]
+    seen: Mapping[str, TopicId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,8 @@ def enrol(
     if refused and baselines.keys().isdisjoint(answered):
         return StartRefused(Verdict.START_REFUSED, tuple(refused))
     if standing is not None:
-        return Register(standing.store, topics, baselines)
+        seen = {n: t.topic_id for n, t in standing.topics.items() if t.topic_id is not None}
+        return Register(standing.store, topics, baselines, seen)
     return Create(
         Registry(
             group=evidence.group,

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NewType, TypeAlias
+from typing import NamedTuple, NewType, TypeAlias
 
 Offset = NewType("Offset", int)
 """A position in one partition's log, in one incarnation."""
@@ -58,10 +58,11 @@ A plain tuple, because there may be a million a second. Only the application's s
 """
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Partition:
+class Partition(NamedTuple):
+    """A tuple, because every step looks something up by it: it is hashed and compared by C."""
+
     topic: str
-    index: int
+    index: int  # type: ignore[assignment]  # nobody looks a value up in it
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.index}"

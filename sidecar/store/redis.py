@@ -54,6 +54,7 @@ from sidecar.core.types import (
     Partition,
     Receipt,
     StoreId,
+    TopicId,
 )
 from sidecar.ports import CheckpointStore, StoreHealth
 from sidecar.store import formats, health, scripts
@@ -209,15 +210,17 @@ class RedisStore(CheckpointStore):
         store: StoreId,
         topics: Mapping[str, RegisteredTopic],
         baselines: Mapping[Partition, Offset],
+        *,
+        seen: Mapping[str, TopicId],
     ) -> Answer[Registry]:
         fields = [(f"baseline:{partition_field(p)}", b) for p, b in baselines.items()]
-        return await self._register(group, store, topics, fields)
+        return await self._register(group, store, topics, fields, seen)
 
     async def mark_started(
         self, group: GroupId, store: StoreId, partitions: Collection[Partition]
     ) -> Fault | None:
         fields = [(f"started:{partition_field(p)}", 1) for p in partitions]
-        answer = await self._register(group, store, {}, fields)
+        answer = await self._register(group, store, {}, fields, {})
         return answer.fault if isinstance(answer, Unreadable) else None
 
     async def _register(
@@ -226,10 +229,12 @@ class RedisStore(CheckpointStore):
         store: StoreId,
         topics: Mapping[str, RegisteredTopic],
         fields: Sequence[tuple[str, int]],
+        seen: Mapping[str, TopicId],
     ) -> Answer[Registry]:
         words: list[str | bytes | int] = [store, len(topics)]
         for name, topic in topics.items():
             words += (escape(name), topic.topic_id or "", topic.partitions, topic.partitions_first)
+            words.append(seen.get(name, ""))
         words.append(len(fields))
         for field in fields:
             words += field

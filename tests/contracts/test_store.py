@@ -769,6 +769,7 @@ async def test_registering_adds_and_never_takes_back(
                 "more": RegisteredTopic(None, 2, 2),
             },
             {T0: Offset(1000), added: Offset(5)},
+            seen={},
         )
     )
     assert answer.topics == {
@@ -777,7 +778,7 @@ async def test_registering_adds_and_never_takes_back(
     }
     assert answer.baselines == {**made.baselines, added: 5}
     fewer = {"orders": RegisteredTopic(TopicId("topic-id"), 1, 1)}
-    assert known(await store.register(group, STORE, fewer, {})) == answer
+    assert known(await store.register(group, STORE, fewer, {}, seen={})) == answer
     assert await store.registry(group) == Known(answer)
 
 
@@ -812,6 +813,7 @@ async def test_a_topic_created_again_takes_the_place_of_the_one_before(
                 new: Offset(2),
                 Partition("plain", 0): Offset(0),
             },
+            seen={"orders": TopicId("topic-id")},
         )
     )
     assert answer.topics == {
@@ -832,13 +834,31 @@ async def test_a_topic_id_that_was_replaced_never_comes_back(
     """An answer that still names the old one is stale; one that names none changes nothing."""
     await store.create_registry(registry(group))
     new = {"orders": RegisteredTopic(TopicId("new"), 2, 2)}
-    answer = known(await store.register(group, STORE, new, {Partition("orders", 2): Offset(3)}))
+    seen = {"orders": TopicId("topic-id")}
+    added = {Partition("orders", 2): Offset(3)}
+    answer = known(await store.register(group, STORE, new, added, seen=seen))
     assert answer.topics == new
+    seen = {"orders": TopicId("new")}
     late = {Partition("orders", i): Offset(9) for i in range(4)}
     old = {"orders": RegisteredTopic(TopicId("topic-id"), 9, 9)}
-    assert known(await store.register(group, STORE, old, late)) == answer
+    assert known(await store.register(group, STORE, old, late, seen=seen)) == answer
     unread = {"orders": RegisteredTopic(None, 9, 9)}
-    assert known(await store.register(group, STORE, unread, {})) == answer
+    assert known(await store.register(group, STORE, unread, {}, seen=seen)) == answer
+
+
+async def test_of_two_descriptions_of_a_topic_the_older_one_may_not_come_last(
+    store: CheckpointStore, group: GroupId
+) -> None:
+    """A member that described the topic before it was created again writes after one that did so
+    later: it takes the place of nothing, and the later description stays good."""
+    await store.create_registry(registry(group))
+    newest = {"orders": RegisteredTopic(TopicId("newest"), 2, 2)}
+    seen = {"orders": TopicId("topic-id")}
+    answer = known(await store.register(group, STORE, newest, {}, seen=seen))
+    older = {"orders": RegisteredTopic(TopicId("older"), 2, 2)}
+    late = {Partition("orders", 3): Offset(9)}
+    assert known(await store.register(group, STORE, older, late, seen=seen)) == answer
+    assert known(await store.register(group, STORE, newest, {}, seen=seen)) == answer
 
 
 async def test_started_partitions_are_noted(store: CheckpointStore, group: GroupId) -> None:
@@ -851,14 +871,14 @@ async def test_started_partitions_are_noted(store: CheckpointStore, group: Group
 async def test_a_registry_that_is_gone_or_anothers_is_refused(
     store: CheckpointStore, group: GroupId
 ) -> None:
-    gone = await store.register(group, STORE, {}, {})
+    gone = await store.register(group, STORE, {}, {}, seen={})
     assert isinstance(gone, Unreadable)
     assert gone.fault.kind is FaultKind.REFUSED
     fault = await store.mark_started(group, STORE, [T0])
     assert fault is not None
     assert fault.kind is FaultKind.REFUSED
     await store.create_registry(registry(group))
-    others = await store.register(group, StoreId("other"), {}, {T0: Offset(0)})
+    others = await store.register(group, StoreId("other"), {}, {T0: Offset(0)}, seen={})
     assert isinstance(others, Unreadable)
     assert others.fault.kind is FaultKind.REFUSED
     assert await store.registry(group) == Known(registry(group))

@@ -59,10 +59,21 @@ from sidecar.errors import InvariantBroken
 from sidecar.ports import CheckpointStore, StoreHealth
 from sidecar.store.formats import EXACT_MAX
 from sidecar.store.gaps import GapAdditions, additions_to, merge_gap
+from sidecar.store.scripts import Code
 
 HISTORY_MAX = 32
 AUDIT_MAX = 1000
 GAPS_MAX = 256
+
+
+_CODES = {
+    "FORMAT": Code.FORMAT_NEWER,
+    "CORRUPT": Code.CORRUPT,
+    "NOPERM": Code.DENIED,
+    "WRONGTYPE": Code.MISPLACED,
+    "DISORDERED": Code.DISORDERED,
+}
+"""By the name of the fault that the adapter makes of each."""
 
 
 class Mishap(Enum):
@@ -143,6 +154,8 @@ class FakeStore(CheckpointStore):
         self.judged = GOOD_HEALTH
         """What `health` answers; its epoch changes with every `restart`."""
         self.delayed: list[Install] = []
+        self.codes: set[Code] = set()
+        """What the real scripts would have answered with, so far."""
         self._retained_max = receipts_retained_max
         self._retained_min = receipts_retained_min
         self._kept: dict[tuple[GroupId, Partition], _Kept] = {}
@@ -219,6 +232,8 @@ class FakeStore(CheckpointStore):
     async def create_registry(self, registry: Registry) -> Answer[Registry]:
         done, fault = self._ask("create_registry")
         if done:
+            there = registry.group in self._registries
+            self.codes.add(Code.STANDS if there else Code.INSTALLED)
             self._registries.setdefault(registry.group, registry)
         return Known(self._registries[registry.group]) if fault is None else Unreadable(fault)
 
@@ -228,13 +243,16 @@ class FakeStore(CheckpointStore):
         store: StoreId,
         topics: Mapping[str, RegisteredTopic],
         baselines: Mapping[Partition, Offset],
+        *,
+        seen: Mapping[str, TopicId],
     ) -> Answer[Registry]:
         done, fault = self._ask("register")
         if done:
             standing = self._registries.get(group)
             if standing is None or standing.store != store:
+                self.codes.add(Code.LOST)
                 return Unreadable(_refused("REGISTRY", "the registry is gone or another's"))
-            self._registries[group] = self._registered(standing, topics, baselines)
+            self._registries[group] = self._registered(standing, topics, baselines, seen)
         return Known(self._registries[group]) if fault is None else Unreadable(fault)
 
     async def mark_started(
@@ -292,6 +310,7 @@ class FakeStore(CheckpointStore):
                 self.delayed.append(install)
                 return Ambiguous(TIMED_OUT)
             case fault:
+                self._answered(fault)
                 return NotInstalled(fault)
 
     async def watch(
@@ -374,7 +393,14 @@ class FakeStore(CheckpointStore):
             case Mishap.REQUEST_LOST | Mishap.DELAYED:
                 return False, TIMED_OUT
             case fault:
+                self._answered(fault)
                 return False, fault
+
+    def _answered(self, fault: Fault) -> None:
+        """A fault that was inflicted may be what the adapter makes of a script's code."""
+        code = _CODES.get(fault.code)
+        if code is not None:
+            self.codes.add(code)
 
     def _fault(self, method: str) -> Fault | None:
         return self._ask(method)[1]
@@ -435,6 +461,7 @@ class FakeStore(CheckpointStore):
         standing = kept.checkpoint
         if standing is None:
             if expected is not None:
+                self.codes.add(Code.LOST)
                 return Lost(None)
         elif (
             expected is None
@@ -442,7 +469,9 @@ class FakeStore(CheckpointStore):
             or expected.token != standing.token
             or expected.owner != standing.owner
         ):
-            return Installed(earlier=True) if install.attempt in kept.history else Lost(standing)
+            earlier = install.attempt in kept.history
+            self.codes.add(Code.INSTALLED_BEFORE if earlier else Code.LOST)
+            return Installed(earlier=True) if earlier else Lost(standing)
 
         if standing is None:
             kept.requests = 0
@@ -453,6 +482,7 @@ class FakeStore(CheckpointStore):
             kept.ahead.clear()
             kept.receipts_count, kept.receipts_last = 0, -1
         elif runs and runs[0].offsets[0] <= kept.receipts_last:
+            self.codes.add(Code.DISORDERED)
             return NotInstalled(
                 _refused(
                     "DISORDERED", f"receipts do not follow upon those kept ({kept.receipts_last})"
@@ -495,6 +525,7 @@ class FakeStore(CheckpointStore):
         kept.history.append(install.attempt)
         if len(kept.history) > HISTORY_MAX:
             del kept.history[0]
+        self.codes.add(Code.INSTALLED)
         return Installed()
 
     def _registered(
@@ -502,22 +533,22 @@ class FakeStore(CheckpointStore):
         standing: Registry,
         topics: Mapping[str, RegisteredTopic],
         baselines: Mapping[Partition, Offset],
+        seen: Mapping[str, TopicId],
     ) -> Registry:
         merged = dict(standing.topics)
         again, stale = set(), set()
         for name, topic in topics.items():
             known = merged.get(name)
             former = self._former.setdefault((standing.group, name), set())
-            if known is None or known.topic_id is None or topic.topic_id is None:
+            pinned = None if known is None else known.topic_id
+            if pinned is None or topic.topic_id in (None, pinned):
                 merged[name] = _merged(known, topic)
-            elif topic.topic_id in former:
+            elif topic.topic_id in former or seen.get(name) != pinned:
                 stale.add(name)
-            elif topic.topic_id != known.topic_id:
-                former.add(known.topic_id)
+            else:
+                former.add(pinned)
                 again.add(name)
                 merged[name] = topic
-            else:
-                merged[name] = _merged(known, topic)
         kept = dict(standing.baselines)
         for partition, baseline in baselines.items():
             if partition.topic in again and partition not in standing.started:

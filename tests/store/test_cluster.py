@@ -52,7 +52,9 @@ async def test_partitions_of_a_group_with_any_name_are_spread_and_whole(
     """Every method works, whatever the name, over all nodes; every script in one slot."""
     group = GroupId("weird {x}/:%ü }{")
     assert isinstance(await store.create_registry(registry(group)), Known)
-    assert isinstance(await store.register(group, STORE, {}, {PARTITIONS[3]: Offset(1)}), Known)
+    assert isinstance(
+        await store.register(group, STORE, {}, {PARTITIONS[3]: Offset(1)}, seen={}), Known
+    )
     assert await store.mark_started(group, STORE, PARTITIONS) is None
     nodes = set()
     for partition in PARTITIONS:

@@ -62,7 +62,7 @@ async def test_a_store_that_is_away_answers_no_question() -> None:
         (await store.watch(G, [T0]))[T0],
         await store.registry(G),
         await store.create_registry(registry(G)),
-        await store.register(G, STORE, {}, {}),
+        await store.register(G, STORE, {}, {}, seen={}),
         await store.memory(G, T0, 1),
         await store.gaps(G),
         await store.groups(),

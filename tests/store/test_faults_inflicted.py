@@ -150,7 +150,7 @@ async def test_out_of_memory(server: Valkey, store: RedisStore) -> None:
     for replaced in (False, True):
         install = replace(everything(promotion(at, 5)), receipts_replaced=replaced)
         await refused_whole(server, store, install, kind=FaultKind.REFUSED, code="OOM")
-    fresh = first(checkpoint(G, partition=replace(T0, index=1)))
+    fresh = first(checkpoint(G, partition=T0._replace(index=1)))
     await refused_whole(server, store, fresh, kind=FaultKind.REFUSED, code="OOM")
     answer = await store.create_registry(registry(G))
     assert fault_of(answer).code == "OOM"
@@ -220,7 +220,7 @@ async def test_scripts_that_were_flushed(server: Valkey, store: RedisStore) -> N
     server.command("SCRIPT", "FLUSH")
     assert await store.install(promotion(at, 5)) == Installed()
     server.command("SCRIPT", "FLUSH")
-    partitions = [T0, replace(T0, index=1), replace(T0, index=2)]
+    partitions = [T0, T0._replace(index=1), T0._replace(index=2)]
     readings = await store.read(G, partitions)
     assert [type(readings[p]).__name__ for p in partitions] == ["Known", "Absent", "Absent"]
     server.command("SCRIPT", "FLUSH")
@@ -250,7 +250,7 @@ async def test_the_fewest_rights_are_enough(server: Valkey, open_store: Open) ->
     """Everything works with these; without CONFIG only what it would tell is missing."""
     store = open_store(grant(server, "~cs:*", *least()))
     await store.create_registry(registry(G))
-    assert isinstance(await store.register(G, STORE, {}, {T0: Offset(1)}), Known)
+    assert isinstance(await store.register(G, STORE, {}, {T0: Offset(1)}, seen={}), Known)
     assert await store.mark_started(G, STORE, [T0]) is None
     at = await claimed(store)
     gap = gap_of(at)
@@ -637,8 +637,8 @@ async def test_a_gap_or_registry_that_cannot_be_read(server: Valkey, store: Redi
         server.command("HSET", key, field, value)
         assert fault_of(await store.registry(G)).code == code
     before = contents(server)
-    more = {T0: Offset(1), replace(T0, index=9): Offset(1)}
-    assert fault_of(await store.register(G, STORE, {}, more)).code == "FORMAT"
+    more = {T0: Offset(1), T0._replace(index=9): Offset(1)}
+    assert fault_of(await store.register(G, STORE, {}, more, seen={})).code == "FORMAT"
     assert contents(server) == before
     assert fault_of(await store.create_registry(registry(G))).code == "FORMAT"
 
@@ -776,7 +776,7 @@ async def test_another_life_of_the_store_is_another_epoch(
 async def test_connections_are_bounded_and_everybody_gets_a_turn(server: Valkey) -> None:
     store = RedisStore(connect(server.url, connections_max=3), "cs")
     try:
-        work: list[Awaitable[object]] = [store.watch(G, [replace(T0, index=i)]) for i in range(60)]
+        work: list[Awaitable[object]] = [store.watch(G, [T0._replace(index=i)]) for i in range(60)]
         await asyncio.gather(*work)
         assert server.command("INFO", "clients")["connected_clients"] <= 3 + 1
     finally:

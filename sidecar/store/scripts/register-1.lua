@@ -2,12 +2,14 @@
 Add to a group's registry what is not yet there: topics, baselines, which partitions have started.
 What stands is kept, but a topic's number of partitions may rise, a topic that had no id may gain
 one, and a topic that was created again takes the place of the one before: its partitions that have
-not started begin where the new one says. An id that was replaced never comes back: an answer that
-names it is stale.
+not started begin where the new one says. It does so only upon what stands there: judged upon
+another id, the answer may be the older one. An id that was replaced never comes back: an answer
+that names it is stale.
 
 KEYS  1 registry
 ARGV  1 the store's id, which must stand there
-      2 number of topics, then for each: name, id ('': none), number of partitions, and at first
+      2 number of topics, then for each: name, id ('': none), number of partitions, and at first,
+        and the id that stood there when this was judged ('': none)
       . number of fields to set where they are not there, then for each: field, value
 
 Answers
@@ -21,7 +23,7 @@ local head = redis.call('HMGET', KEYS[1], 'format', 'store')
 if head[1] and head[1] ~= FORMAT then return {FORMAT_NEWER, head[1]} end
 if head[2] ~= ARGV[1] then return {LOST, head[2] or ''} end
 local topics, again, stale = tonumber(ARGV[2]), {}, {}
-for i = 3, 2 + 4 * topics, 4 do
+for i = 3, 2 + 5 * topics, 5 do
   local name, id, partitions, first = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local kept = redis.call('HMGET', KEYS[1], 'topic:' .. name, 'partitions:' .. name,
     'former:' .. name)
@@ -32,7 +34,8 @@ for i = 3, 2 + 4 * topics, 4 do
     redis.call('HSETNX', KEYS[1], 'first:' .. name, first)
     stands = id
   elseif stands ~= id and id ~= '' then
-    stale[name] = string.find(' ' .. former .. ' ', ' ' .. id .. ' ', 1, true) ~= nil
+    stale[name] = stands ~= ARGV[i + 4]
+      or string.find(' ' .. former .. ' ', ' ' .. id .. ' ', 1, true) ~= nil
     if not stale[name] then
       again[name] = true
       redis.call('HSET', KEYS[1], 'topic:' .. name, id, 'first:' .. name, first,
@@ -45,7 +48,7 @@ for i = 3, 2 + 4 * topics, 4 do
     redis.call('HSET', KEYS[1], 'partitions:' .. name, partitions)
   end
 end
-local at = 3 + 4 * topics
+local at = 3 + 5 * topics
 for i = at + 1, at + 2 * tonumber(ARGV[at]), 2 do
   local field, value = ARGV[i], ARGV[i + 1]
   local topic, index = string.match(field, '^baseline:(.*)/(%d+)$')
