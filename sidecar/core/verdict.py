@@ -452,11 +452,8 @@ def _with_checkpoint(facts: _Facts, checkpoint: Checkpoint) -> Judgement:
 
 def _both(facts: _Facts, checkpoint: Checkpoint, witness: Witness) -> Judgement:
     """Lineage and position tell a rollback; generations do not, since others raise them too."""
-    ours = (checkpoint.lineage.number, checkpoint.token.next)
-    theirs = (witness.lineages[-1].number, witness.next)
-    # An open gap lets nothing pass: a checkpoint beyond the witness was written after its gap was
-    # decided, and only the commit that would say so is missing.
-    forgotten = None if theirs < ours else _forgotten_gap(facts, checkpoint, witness)
+    ours, theirs = _position(checkpoint), _position_of(witness)
+    forgotten = _forgotten_gap(facts, checkpoint, witness)
     if forgotten is not None:
         return forgotten
     if ours == theirs:
@@ -487,6 +484,14 @@ def _both(facts: _Facts, checkpoint: Checkpoint, witness: Witness) -> Judgement:
     )
 
 
+def _position(checkpoint: Checkpoint) -> tuple[int, Offset]:
+    return checkpoint.lineage.number, checkpoint.token.next
+
+
+def _position_of(witness: Witness) -> tuple[int, Offset]:
+    return witness.lineages[-1].number, witness.next
+
+
 def _forgotten_gap(facts: _Facts, checkpoint: Checkpoint | None, witness: Witness) -> Open | None:
     """A gap that the witness names and the store neither holds nor knows to be decided: the store
     went back to before it was opened. It stays until somebody decides it."""
@@ -494,6 +499,9 @@ def _forgotten_gap(facts: _Facts, checkpoint: Checkpoint | None, witness: Witnes
     if gap is None:
         return None
     if checkpoint is not None and (checkpoint.gap is not None or checkpoint.resolved == gap.id):
+        return None
+    if checkpoint is not None and _position(checkpoint) > _position_of(witness):
+        # An open gap lets nothing pass: this store stands beyond it, so there it was decided.
         return None
     base = _from_witness(facts, witness)
     if checkpoint is not None:

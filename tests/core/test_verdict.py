@@ -539,3 +539,14 @@ def test_a_gap_that_was_decided_is_not_opened_by_an_older_witness() -> None:
     decided = checkpoint(resolved=GapId("gap-9"))
     judged = judge(evidence(stored=stored(decided), committed=ours(gap=named())), POLICY)
     assert name(judged) == "go resume"
+
+
+def test_a_witness_from_before_two_decisions_opens_neither_gap_again() -> None:
+    """Only the last decided gap is remembered by its id; but an open gap lets nothing pass, so a
+    store that stands beyond one has decided it. Opened again, it would take `next` back."""
+    beyond = checkpoint(150, resolved=GapId("gap-10"))
+    judged = judge(evidence(stored=stored(beyond), committed=ours(gap=named())), POLICY)
+    assert name(judged) == "go commit_behind"
+    lineage = checkpoint(90, lineage=1, resolved=GapId("gap-10"))
+    judged = judge(evidence(stored=stored(lineage), committed=ours(gap=named())), POLICY)
+    assert name(judged) == "go commit_behind"

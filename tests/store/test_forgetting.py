@@ -56,7 +56,7 @@ async def test_topics_leave_the_registry_whole_whatever_their_names(
     others = {ODD.topic: 2, "orders-2": 1}
     added = {name: RegisteredTopic(TopicId(name[:2]), n, n) for name, n in others.items()}
     baselines = {ODD: Offset(3), Partition("orders-2", 0): Offset(4)}
-    await store.register(group, STORE, added, baselines)
+    await store.register(group, STORE, added, baselines, seen={})
     await store.mark_started(group, STORE, [ODD, Partition("orders-2", 0)])
     assert await store.forget_topics(group, STORE, ["orders", ODD.topic], ENTRY) == Known(True)
     left = await store.registry(group)
