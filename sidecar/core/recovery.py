@@ -62,7 +62,6 @@ class Step(StrEnum):
 
 TRANSITIONS: Mapping[tuple[Phase, Step], Phase] = MappingProxyType(
     {
-        (Phase.LOOKING, Step.LOOK): Phase.LOOKING,
         (Phase.LOOKING, Step.ENROL): Phase.ENROLLING,
         (Phase.LOOKING, Step.WAIT): Phase.WAITING,
         (Phase.LOOKING, Step.GO): Phase.CLAIMING,
@@ -98,7 +97,6 @@ TRANSITIONS: Mapping[tuple[Phase, Step], Phase] = MappingProxyType(
         (Phase.OPENING, Step.OPENED): Phase.GAP,
         (Phase.OPENING, Step.LOST): Phase.WAITING,
         (Phase.GAP, Step.LOOK): Phase.LOOKING,
-        (Phase.GAP, Step.STAND): Phase.GAP,
         (Phase.GAP, Step.LOST): Phase.WAITING,
         (Phase.HELD, Step.LOOK): Phase.LOOKING,
         (Phase.HELD, Step.LOST): Phase.WAITING,

@@ -114,6 +114,7 @@ class Context:
         self.move(cursor, Step.LOOK)
         cursor.cue = cue
         cursor.look_at = None
+        cursor.looked_at = self.now.monotonic
         cursor.look_when_drained = None
         cursor.drained = False
         self.looks[cursor.partition] = cue

@@ -101,6 +101,9 @@ class Cursor:
     look_at: float | None = None
     """Monotonic seconds of the next look, while waiting."""
     wait_seconds: float = 0.0
+    looked_at: float = 0.0
+    """Monotonic seconds at which the present look began: an answer that was long on its way says
+    nothing about the time since."""
     same_answer_since: float | None = None
     same_answer: tuple[str, str] | None = None
 

@@ -62,6 +62,7 @@ class Membership(Part):
                 since=self.context.now.wall,
                 isolation=self.context.policy.isolation,
                 began_at=self.context.now.monotonic,
+                looked_at=self.context.now.monotonic,
             )
             self.context.looks[partition] = Cue.ASSIGNED
         self.context.note(PartitionsAssigned(partitions))

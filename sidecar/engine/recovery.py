@@ -102,7 +102,7 @@ class Recovery(Part):
         waited = (
             0.0
             if cursor.same_answer_since is None
-            else self.context.now.monotonic - cursor.same_answer_since
+            else max(0.0, cursor.looked_at - cursor.same_answer_since)
         )
         judged = verdict.judge(evidence, self.context.policy)
         accepted = self.parts.requests.accepted(cursor, judged)
