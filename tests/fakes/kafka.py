@@ -347,7 +347,10 @@ class FakeKafka:
     # --- groups -----------------------------------------------------------------------------
 
     def group(self, group: GroupId) -> FakeGroup:
-        return self.groups.setdefault(group, FakeGroup())
+        known = self.groups.get(group)
+        if known is None:
+            known = self.groups[group] = FakeGroup()
+        return known
 
     def reset_offset(
         self, group: GroupId, partition: Partition, to: int, *, metadata: str | None = None
@@ -462,6 +465,8 @@ class FakeKafka:
         return self._use(call, partition, topic)
 
     def _use(self, call: str, partition: Partition | None, topic: str | None) -> Fault | None:
+        if not self._injected:
+            return None
         for injected in self._injected.get(call, ()):
             if injected.concerns(partition, topic):
                 if injected.times is not None:
@@ -688,14 +693,18 @@ class FakeFetcher:
 
     def owned(self) -> Iterator[Partition]:
         owner = self._kafka.group(self.group).owner
-        return (p for p in sorted(owner) if owner[p] is self)
+        return iter(sorted(p for p, member in owner.items() if member is self))
 
     def pump(self) -> int:
         """Poll once: the group's news first, then at most one batch of each partition. Returns
         how many events were handed to the sink."""
         if self._sink is None or self.closed:
             return 0
-        events = list(self._client_events())
+        events: list[FetchEvent] = []
+        wrong = self._client_fault()
+        if wrong != self._fault_shown:
+            self._fault_shown = wrong
+            events.append(ClientFaulted(wrong))
         if not self._kafka.down and (self.expelled or not self.fenced):
             events += self._group_events()
             events += self._leader_events()
@@ -720,13 +729,12 @@ class FakeFetcher:
             and self._kafka.group(self.group).owner.get(partition) is self
         )
 
-    def _client_events(self) -> Iterator[FetchEvent]:
-        wrong = DOWN if self._kafka.down else None
-        if wrong is None and self.group in self._kafka.denied and self._member is None:
-            wrong = GROUP_DENIED
-        if wrong != self._fault_shown:
-            self._fault_shown = wrong
-            yield ClientFaulted(wrong)
+    def _client_fault(self) -> Fault | None:
+        if self._kafka.down:
+            return DOWN
+        if self._member is None and self.group in self._kafka.denied:
+            return GROUP_DENIED
+        return None
 
     def _group_events(self) -> list[FetchEvent]:
         events: list[FetchEvent] = []
@@ -748,21 +756,27 @@ class FakeFetcher:
             self._member = self._kafka.join(self)
             events.append(MemberChanged(self._member))
         group = self._kafka.group(self.group)
+        owner, target = group.owner, group.target
         leaving = [
-            p for p in self.owned() if group.target.get(p) is not self and p not in self._revoking
+            p
+            for p, member in owner.items()
+            if member is self and target.get(p) is not self and p not in self._revoking
         ]
         if leaving:
             if events and self._sink is not None:
                 self._sink(events)  # in order
                 events = []
-            self._begin_revoking(leaving)
-        for partition in [p for p, answered in self._revoking.items() if answered]:
-            del self._revoking[partition]
-            self._assigned.discard(partition)
-            if group.owner.get(partition) is self:
-                del group.owner[partition]
-        coming = [p for p, m in sorted(group.target.items()) if m is self and p not in group.owner]
+            self._begin_revoking(sorted(leaving))
+        if self._revoking:
+            for partition in [p for p, answered in self._revoking.items() if answered]:
+                del self._revoking[partition]
+                self._assigned.discard(partition)
+                if owner.get(partition) is self:
+                    del owner[partition]
+            target = group.target  # the news may have been acted upon
+        coming = [p for p, member in target.items() if member is self and p not in owner]
         if coming:
+            coming.sort()
             for partition in coming:
                 group.owner[partition] = self
                 self._assigned.add(partition)

@@ -1,16 +1,20 @@
-"""`python -m tests.mutants.simulated N`: the seeds that once found a fault, then N, until one shows
-a violation, or comes to no end. Code that falls over without one is not noticed: see `noticing`."""
+"""`python -m tests.mutants.simulated N`: the histories that once found a fault, then N seeds, until
+one shows a violation, or comes to no end. Code that falls over without one is not noticed: see
+`noticing`."""
 
 from __future__ import annotations
 
 import signal
 import sys
+from functools import partial
+from pathlib import Path
 
 from sidecar.errors import InvariantBroken
 from tests.mutants.loading import load
 from tests.mutants.noticing import CANNOT_LOAD, tell
-from tests.simulation.schedule import run
-from tests.simulation.test_simulation import FOUND
+from tests.simulation import history
+from tests.simulation.schedule import Result, run_seed
+from tests.simulation.test_simulation import KEPT
 
 SEED_SECONDS_MAX = 60.0
 """Some thousand times what a seed takes."""
@@ -24,6 +28,10 @@ def _no_end(*_: object) -> None:
     raise NoEnd
 
 
+def _again(path: Path) -> Result:
+    return history.load(path).run()
+
+
 def main(seeds: int) -> int:
     try:
         load()
@@ -32,10 +40,11 @@ def main(seeds: int) -> int:
         return CANNOT_LOAD
     signal.signal(signal.SIGALRM, _no_end)
     fell = 0
-    for seed in (*FOUND, *range(seeds)):
+    kept = {path.stem: partial(_again, path) for path in KEPT}
+    for seed, run in (kept | {str(n): partial(run_seed, n) for n in range(seeds)}).items():
         signal.setitimer(signal.ITIMER_REAL, SEED_SECONDS_MAX)
         try:
-            violation: BaseException | None = run(seed).violation
+            violation: BaseException | None = run().violation
         except (AssertionError, InvariantBroken) as asserted:
             violation = asserted
         except NoEnd:

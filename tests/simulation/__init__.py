@@ -1,5 +1,5 @@
 """A deterministic simulator: the shipped engine and performer over fakes, one seed a history.
 
-python -m tests.simulation --seeds 1000            # many schedules
-python -m tests.simulation --seed 42 --print       # one, told line by line
+`world` carries moves out, `schedule` draws them from a seed, `faults` is what may go wrong,
+`oracle` knows what must not happen, `history` keeps and shrinks, `tally` adds up what was reached.
 """

@@ -49,7 +49,7 @@ from sidecar.errors import InvariantBroken
 from tests.fakes.kafka import FakeFetcher
 from tests.simulation.oracle import Violation
 from tests.simulation.schedule import _accounts, _at_rest, _peace
-from tests.simulation.world import TOPIC, Life, Stop, Task, World
+from tests.simulation.world import TOPIC, Life, Setup, Stop, Task, World
 
 RECORDS: Final = 4
 TICK_SECONDS: Final = 0.6
@@ -60,7 +60,7 @@ the topic's identity, the log's end, or the cluster's identity (asked before `co
 WRITES: Final = frozenset(
     {"install", "commit", "create_registry", "register", "mark_started", "update_gap"}
 )
-SIDECARS: Final = ("first", "second")
+SETUP: Final = Setup(partitions=1, sidecars=2, records=RECORDS)
 
 Action: TypeAlias = tuple[str, int]
 """What happens next: `task` N goes on; `pump`, `tick`, `work`, `crash` of life N; a fault; or
@@ -85,22 +85,17 @@ class Scope(World):
     def __init__(self) -> None:
         self.running: Heard | None = None
         self.spent = dict.fromkeys(BUDGET, 0)
-        super().__init__(0, partitions=1, sidecars=0)
-        self.produce(RECORDS)
-        for _ in SIDECARS:
-            self.start()
+        super().__init__(SETUP)
 
     # How questions stop
 
-    def stepped(self, target: Any, names: Collection[str]) -> Any:
+    def stepped(self, target: Any) -> Any:
         """One stop before a question; after a write a second one, where its answer may be lost."""
         scope = self
 
         class Stepped:
             def __getattr__(self, name: str) -> Any:
                 method = getattr(target, name)
-                if name not in names:
-                    return method
 
                 async def call(*args: Any, **kwargs: Any) -> Any:
                     assert scope.running is not None
@@ -116,19 +111,17 @@ class Scope(World):
 
         return Stepped()
 
-    def skew(self) -> float:
-        return 0.0
-
     def _ask(self, life: Life, question: m.Command) -> None:
         work = life.performer.answer(question)  # type: ignore[arg-type]  # the world sends no others
         task = self.running = Heard(work, life, question=question)
         task.until = work.send(None).until
         self.tasks.append(task)
 
-    def advance(self, task: Task) -> None:
+    def advance(self, at: int) -> None:
+        task = self.tasks[at]
         assert isinstance(task, Heard)
         self.running = task
-        super().advance(task)
+        super().advance(at)
 
     # What can happen
 
@@ -162,7 +155,7 @@ class Scope(World):
         for number, life in enumerate(self.lives):
             if life.pages:
                 return "work", number
-        return None if _at_rest(self) else ("pass", 0)
+        return None if _at_rest(self, looked_again=True) else ("pass", 0)
 
     def _may(self, what: str) -> bool:
         return self.spent[what] < BUDGET[what]
@@ -174,7 +167,7 @@ class Scope(World):
             self.spent[what] += 1
         match what:
             case "task":
-                self.advance(self.tasks[number])
+                self.advance(number)
             case "pump":
                 self.lives[number].fetcher.pump()
             case "tick":
@@ -188,13 +181,14 @@ class Scope(World):
             case "work":
                 self.work(self.lives[number])
             case "crash":
-                self.kill(self.lives[number], app_dies=True)
+                self.kill(self.lives[number])
                 self.start()
             case "retention":
                 self.kafka.delete_records(TOPIC, 0, number)
             case "copy":
                 self.snapshot = self.store.snapshot()
             case "failover":
+                assert self.snapshot is not None
                 self.store.restore(self.snapshot)
                 self.note_forgotten()
             case _:
@@ -203,17 +197,12 @@ class Scope(World):
             if not life.wanted and not life.pages:
                 self.want(life)
 
-    def close(self) -> None:
-        """What waits will never go on."""
-        for task in self.tasks:
-            task.work.close()
-
     def work(self, life: Life) -> None:
         """A fair application, one step at a time: it makes its effects durable, then reports. It
         asks for the next page at once."""
         held = life.pages[0]
-        if held.applied < len(held.digests):
-            self.effect(held, len(held.digests))
+        if held.applied < len(held.values):
+            self.effect(held, len(held.values))
         else:
             self.report(life, held, AllApplied(Outcome.APPLIED))
 
@@ -235,7 +224,7 @@ def handing_over(scope: Scope) -> None:
     has told it. The other is about to get the partition."""
     delivering(scope)
     life = next(life for life in scope.lives if life.pages)
-    scope.effect(life.pages[0], len(life.pages[0].digests))
+    scope.effect(life.pages[0], len(life.pages[0].values))
     scope.kafka.expel(life.fetcher)
 
 
@@ -324,7 +313,7 @@ class Teller:
         }
         parts = [self.tell(vars(getattr(engine.parts, name))) for name in engine.parts.__slots__]
         fetcher = {
-            k: v for k, v in vars(life.fetcher).items() if k not in ("_kafka", "oracle", "_sink")
+            k: v for k, v in vars(life.fetcher).items() if k not in ("_kafka", "world", "_sink")
         }
         pages = [(self.tell(held.offer), held.applied) for held in life.pages]
         return (
@@ -488,7 +477,7 @@ class Walker:
         return False
 
     def keep(self, scope: Scope, way: Way) -> bool:
-        _accounts(scope, transient=False)
+        _accounts(scope, harmless=False)
         digest = Teller(scope).digest()
         if digest in _seen or digest in self.fresh:
             return False
@@ -505,7 +494,7 @@ class Walker:
         self.found.rested += 1
         try:
             _peace(scope)
-            _accounts(scope, transient=False)
+            _accounts(scope, harmless=False)
         except Violation as violation:
             self.found.broken.append(Broken(self.start, way, violation.invariant, str(violation)))
         except InvariantBroken as broken:

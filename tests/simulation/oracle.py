@@ -1,23 +1,36 @@
 """What must never happen, checked as it would happen, by the names the docs use.
 
-The oracle shares no code with the product but its value types. It keeps what no sidecar can know:
-every record that was ever produced, what the applications really did, what the store really
-acknowledged. A violation raises at once, with the step that showed it.
+The oracle shares no code with the product but its values and the witness's format. It keeps what no
+sidecar can know: every record that was ever produced, what the applications really did, what the
+store really acknowledged. A violation raises at once, with the step that showed it.
+
+Every record has a value of its own, so that the value is the record: it is compared instead of the
+product's digest.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeAlias
 
 from sidecar.core.checkpoint import Checkpoint, Install
+from sidecar.core.faults import Known
 from sidecar.core.gap import Gap, GapState, Resolution
-from sidecar.core.types import GapReason, Offset, Partition, TopicId
+from sidecar.core.types import GapId, GapReason, Lineage, Partition, TopicId
 from sidecar.core.views import PageOffer, ReportAnswer
+from sidecar.core.witness import Ours, Witness, decode
+from sidecar.engine import messages as m
 from sidecar.ports import CommitRequest
 
-Log = tuple[TopicId, int]
+Log: TypeAlias = tuple[TopicId, int]
 """One partition in one incarnation of its topic."""
+Value: TypeAlias = bytes | None
+
+
+CUT = (GapReason.LOG_TRUNCATED, GapReason.LOG_DIVERGED, GapReason.CURSOR_AHEAD)
 
 
 class Violation(AssertionError):
@@ -28,17 +41,17 @@ class Violation(AssertionError):
 
 @dataclass(slots=True)
 class Oracle:
-    owed: dict[Log, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
-    """Visible records by offset, with their digest: what a consumer owes its application. A record
-    that retention took is still owed; one that was compacted, aborted or truncated is not."""
-    done: dict[Log, dict[int, set[int]]] = field(
+    owed: dict[Log, dict[int, Value]] = field(default_factory=lambda: defaultdict(dict))
+    """Visible records by offset: what a consumer owes its application. A record that retention
+    took is still owed; one that was compacted, aborted or truncated is not."""
+    done: dict[Log, dict[int, set[Value]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(set))
     )
-    """What applications gave a terminal outcome to, by offset and digest."""
-    handed: set[tuple[Log, int, int]] = field(default_factory=set)
-    keys: dict[str, int] = field(default_factory=dict)
-    rewritten: set[Log] = field(default_factory=set)
-    """Logs in which an offset was given to other bytes."""
+    """What applications gave a terminal outcome to, by offset."""
+    handed: set[tuple[Log, int, Value]] = field(default_factory=set)
+    keys: dict[str, Value] = field(default_factory=dict)
+    rewritten: dict[Log, int] = field(default_factory=dict)
+    """Logs in which an offset was given to other bytes, with the lowest such offset."""
     acknowledged: dict[Log, int] = field(default_factory=dict)
     """The greatest `next` the store ever installed."""
     covered: dict[Log, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
@@ -47,18 +60,80 @@ class Oracle:
     """Logs of which neither the store nor Kafka knew anything any more, at some time: what follows
     cannot be told from a first run, so nothing is promised across it."""
     opened: list[Gap] = field(default_factory=list)
+    open: dict[Partition, dict[GapId, Log]] = field(default_factory=lambda: defaultdict(dict))
+    """Gaps the store acknowledged, that nobody decided and nothing superseded."""
+
+    # The engine
+
+    def stepped(self, event: m.Event, commands: Sequence[m.Command]) -> None:
+        """What an engine did upon one event."""
+        for command in commands:
+            if isinstance(command, m.Commit):
+                self._confirmed(event, command)
+            elif isinstance(command, m.PerformInstall) and isinstance(event, m.Looked):
+                self._judged(event, command.install)
+
+    def _confirmed(self, event: m.Event, commit: m.Commit) -> None:
+        """A commit goes out only upon the answer that named its topic's identity."""
+        for partition, request in commit.offsets.items():
+            reading = (
+                event.topics.get(partition.topic) if isinstance(event, m.TopicsAnswered) else None
+            )
+            described = reading.value.topic_id if isinstance(reading, Known) else None
+            if described is None or f'"{described}"' not in request.metadata:
+                raise Violation(
+                    "incarnation_pinned",
+                    f"{partition}: a commit of {request.next} upon {described}: {request.metadata}",
+                )
+
+    def _judged(self, event: m.Looked, install: Install) -> None:
+        """What is claimed upon a look lies below neither testimony it was shown."""
+        after = install.checkpoint
+        evidence = event.evidence.get(after.identity.partition)
+        if evidence is None or install.gaps:
+            return
+        partition, committed = after.identity.partition, evidence.committed
+        testified: list[tuple[Log, Lineage, int]] = []
+        if isinstance(evidence.stored, Known):
+            before = evidence.stored.value.checkpoint
+            testified.append((_log(before), before.lineage, before.token.next))
+        if isinstance(committed, Known):
+            next_, metadata = committed.value.next, committed.value.metadata
+            read = decode(metadata, group=evidence.group, partition=partition, committed=next_)
+            if isinstance(read, Ours) and read.witness.topic_id is not None:
+                log = (read.witness.topic_id, partition.index)
+                testified.append((log, read.witness.lineages[-1], next_))
+        for log, lineage, reached in testified:
+            if log == _log(after) and lineage == after.lineage and after.token.next < reached:
+                raise Violation(
+                    "applied_monotone",
+                    f"{partition}: {after.token.next} was claimed upon testimony of {reached}",
+                )
 
     # The store
 
     def installed(self, before: Checkpoint | None, install: Install, holding: Gap | None) -> None:
         after = install.checkpoint
         log = _log(after)
+        partition = after.identity.partition
         if after.generation <= (0 if before is None else before.generation):
             raise Violation("cas_or_nothing", f"generation {after.generation} did not rise")
+        expected = install.expected
+        if (None if before is None else before.expected) != expected:
+            raise Violation("cas_or_nothing", f"{partition}: {before} replaced upon {expected}")
+        if install.receipts and before is not None and before.owner != after.owner:
+            raise Violation(
+                "zombie_writes_nothing",
+                f"{partition}: {after.owner} wrote receipts over {before.owner}'s checkpoint",
+            )
         resolved = [g for g in install.gaps if g.state is GapState.RESOLVED]
         for gap in install.gaps:
             if gap.state is GapState.OPEN:
                 self.opened.append(gap)
+            if gap.state.holds:
+                self.open[partition][gap.id] = log
+            else:
+                self.open[partition].pop(gap.id, None)
         for gap in resolved:
             decision = gap.resolution
             assert decision is not None
@@ -72,38 +147,52 @@ class Oracle:
             if after.token != before.token and (
                 part is None or after.token.next != part.interval.first
             ):
-                raise Violation("gap_holds", f"{after.identity.partition} moved under an open gap")
+                raise Violation("gap_holds", f"{partition} moved under an open gap")
             still = after.gap == holding.id or any(
                 g.id == holding.id and g.state is GapState.SUPERSEDED for g in install.gaps
             )
             if not still:
                 raise Violation("gap_outlives", f"{holding.id} vanished")
-        if before is not None and _log(before) == log:
-            same_lineage = before.lineage == after.lineage
-            if same_lineage and after.token.next < before.token.next:
+        if before is not None:
+            if _log(before) == log:
+                if before.lineage == after.lineage and after.token.next < before.token.next:
+                    raise Violation(
+                        "applied_monotone", f"{before.token.next} went back to {after.token.next}"
+                    )
+                self._moved(log, before.token.next, after.token.next)
+            elif not any(g.reason is GapReason.TOPIC_RECREATED for g in resolved):
                 raise Violation(
-                    "applied_monotone", f"{before.token.next} went back to {after.token.next}"
+                    "incarnation_pinned", f"{_log(before)} became {log}, and nobody decided it"
                 )
-            self._moved(log, before.token.next, after.token.next)
         self.acknowledged[log] = max(self.acknowledged.get(log, 0), after.token.next)
 
     def _moved(self, log: Log, first: int, end: int) -> None:
         """`prefix_terminal`: everything owed between was done, or a gap covered it."""
+        if log in self.rewritten:
+            # Other bytes may have taken the place of what stood there, or of a hole, while the
+            # promotion was on its way. The next overlap finds it; `accounted` insists at the end.
+            return
         owed, done = self.owed[log], self.done[log]
         for offset in range(first, end):
-            digest = owed.get(offset)
-            if digest is None or digest in done.get(offset, ()):
-                continue
-            if log in self.rewritten:
-                # Other bytes took the place of what stood there, or of a hole, while the promotion
-                # was on its way. The next overlap finds it; `accounted` insists at the end.
+            if offset not in owed or owed[offset] in done.get(offset, ()):
                 continue
             if not any(a <= offset < b for a, b in self.covered[log]):
                 raise Violation("prefix_terminal", f"{log} passed {offset}, which nobody applied")
 
+    def testified(self, partition: Partition, named: Collection[GapId | None]) -> None:
+        """Testimony was taken away: an open gap that nobody names any more cannot be kept."""
+        gaps = self.open[partition]
+        for gap in [g for g in gaps if g not in named]:
+            del gaps[gap]
+
     # Kafka
 
-    def committed(self, log: Log, request: CommitRequest) -> None:
+    def committed(
+        self, partition: Partition, request: CommitRequest, witness: Witness | None
+    ) -> None:
+        if witness is None or witness.topic_id is None:
+            raise Violation("commit_behind_checkpoint", f"{partition}: {request} has no witness")
+        log = (witness.topic_id, partition.index)
         most = self.acknowledged.get(log)
         if most is None or request.next > most:
             raise Violation(
@@ -112,22 +201,22 @@ class Oracle:
 
     # The application
 
-    def offered(self, log: Log, offer: PageOffer, digests: list[int]) -> None:
-        if offer.offsets != sorted(set(offer.offsets)):
-            raise Violation("order", f"{log}: {offer.offsets}")
-        for offset, digest in zip(offer.offsets, digests, strict=True):
-            seen = (log, offset, digest)
-            again = seen in self.handed and log not in self.forgotten
-            if again and offset >= offer.redelivered_below:
-                raise Violation("redelivery_flagged", f"{log} {offset} came again, not flagged")
-            self.handed.add(seen)
-            prefix = next(
-                p
-                for f, p in reversed(offer.key_prefixes)
-                if f <= offset or f == offer.key_prefixes[0][0]
-            )
+    def offered(self, log: Log, offer: PageOffer, values: list[Value], *, unsure: bool) -> None:
+        """`unsure`: by a process whose clock stood still, so that it cannot know how old it is."""
+        offsets = offer.offsets
+        if any(a >= b for a, b in pairwise(offsets)):
+            raise Violation("order", f"{log}: {offsets}")
+        first = offer.key_prefixes[0][0]
+        for offset, value in zip(offsets, values, strict=True):
+            seen = (log, offset, value)
+            if seen in self.handed:
+                if offset >= offer.redelivered_below and log not in self.forgotten and not unsure:
+                    raise Violation("redelivery_flagged", f"{log} {offset} came again, not flagged")
+            else:
+                self.handed.add(seen)
+            prefix = next(p for f, p in reversed(offer.key_prefixes) if f <= offset or f == first)
             key = f"{prefix}{offset}"
-            if self.keys.setdefault(key, digest) != digest and log not in self.rewritten:
+            if self.keys.setdefault(key, value) != value and log not in self.rewritten:
                 raise Violation("redelivery_flagged", f"{key} names other bytes")
 
     def answered(self, log: Log, answer: ReportAnswer) -> None:
@@ -136,32 +225,52 @@ class Oracle:
 
     # The end
 
-    def accounted(self, log: Log, baseline: int, next_: int, gaps: list[Gap]) -> None:
-        """At the end every record below the position is done, or declared."""
+    def accounted(
+        self, log: Log, baseline: int, next_: int, gaps: list[Gap], *, held: bool
+    ) -> None:
+        """At the end every record below the position is done, or declared. `held`: nobody may look
+        into this log, so that what was rewritten in it is not found yet."""
         if log in self.forgotten:
             return
+        if held and log in self.rewritten:
+            next_ = min(next_, self.rewritten[log])
         declared = self.covered[log] + [
-            (_declared_first(g), next_ if g.interval.end is None else g.interval.end) for g in gaps
+            (
+                self._declared_first(log, gap),
+                next_ if gap.interval.end is None else max(next_, gap.interval.end),
+            )
+            for gap in gaps
         ]
-        for offset, digest in self.owed[log].items():
-            if not baseline <= offset < next_ or digest in self.done[log].get(offset, ()):
+        for offset, value in self.owed[log].items():
+            if not baseline <= offset < next_ or value in self.done[log].get(offset, ()):
                 continue
             if not any(a <= offset < b for a, b in declared):
                 raise Violation("prefix_terminal", f"{log} {offset} is neither done nor declared")
 
+    def _declared_first(self, log: Log, gap: Gap) -> int:
+        """Where what an open gap speaks of begins. Of a log that was cut: where it was cut, however
+        much of it was applied before; reading will go on there. Of a topic that was created again:
+        also what was promoted since its identity was confirmed, and what had been cut and was gone
+        before anybody could look."""
+        first: int = gap.interval.first
+        if gap.reason is GapReason.TOPIC_RECREATED:
+            confirmed = gap.evidence.get("confirmed_to")
+            first = confirmed if isinstance(confirmed, int) else 0
+        elif gap.reason not in CUT:
+            return first
+        return min(first, self.rewritten.get(log, first))
 
-def _declared_first(gap: Gap) -> int:
-    """A topic that was created again: also what was promoted since its identity was confirmed."""
-    if gap.reason is not GapReason.TOPIC_RECREATED:
-        return gap.interval.first
-    confirmed = gap.evidence.get("confirmed_to")
-    return confirmed if isinstance(confirmed, int) else 0
+    def outlived(self, partition: Partition, named: Collection[GapId | None]) -> None:
+        """At the end the gap that nobody decided is named by the store, or by the witness that the
+        store will be mended from."""
+        for undecided in self.open[partition]:
+            if undecided not in named:
+                raise Violation(
+                    "gap_outlives", f"{partition}: {undecided} was never decided; {named} stands"
+                )
 
 
 def _log(checkpoint: Checkpoint) -> Log:
     topic_id = checkpoint.identity.topic_id
     assert topic_id is not None
     return topic_id, checkpoint.identity.partition.index
-
-
-__all__ = ["Log", "Offset", "Oracle", "Partition", "Violation"]

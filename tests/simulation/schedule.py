@@ -1,421 +1,281 @@
-"""One schedule: a seed, a few hundred steps with faults among them, then peace, then accounts.
+"""One schedule: a setup and a list of moves, then peace, then accounts.
 
-After the faults stop, every partition has to come to rest within a bounded number of rounds:
-caught up, or stopped by a gap or a hold that says why. Then every record that was ever owed is
-either done or inside a declared gap.
+`moves` draws them from a seed, a few hundred with faults among them; `run` takes them from anybody.
+After the last one the faults stop, and every partition has to come to rest within a bounded number
+of rounds: caught up, or stopped by a gap or a hold that says why. Then every record that was ever
+owed is either done or inside a declared gap.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 
-from sidecar.core.faults import Component, Fault, FaultKind, Known
 from sidecar.core.gap import Gap
+from sidecar.core.policy import Adopt, Start
 from sidecar.core.recovery import Phase
-from sidecar.core.types import Outcome, Partition, PartitionState
+from sidecar.core.request import RequestKind
+from sidecar.core.types import GapReason, Outcome, Partition, PartitionState, Verdict
 from sidecar.core.views import AllApplied
+from sidecar.engine.context import WAIT_SECONDS_MAX
+from sidecar.engine.delivery import PARKED_MAX
 from sidecar.errors import InvariantBroken
-from tests.fakes.store import Mishap
-from tests.simulation.oracle import Violation
-from tests.simulation.world import GROUP, SESSION_SECONDS, TOPIC, World
-
-ROUNDS_MAX = 600
-TIMED_OUT = Fault(Component.KAFKA, FaultKind.UNAVAILABLE, "_TIMED_OUT", "no answer in time")
-AWAY = Fault(Component.REDIS, FaultKind.UNAVAILABLE, "CONNECTION", "connection refused")
-QUESTIONS = (
-    "cluster_id",
-    "committed",
-    "committed_in_group",
-    "topics",
-    "log_ends",
-    "log_starts",
-    "retentions",
-    "stamps",
-    "commit",
+from tests.simulation.faults import (
+    BRINGS,
+    FAULTS,
+    LOSING,
+    TESTIMONY,
+    THEMES,
+    create_again,
+    end_transaction,
 )
+from tests.simulation.oracle import Violation
+from tests.simulation.world import POLICY, RECEIPTS_MAX, TOPIC, Life, Move, Setup, World
+
+STEPS = 200
+"""A step is one event given to an engine, or one fault."""
+MOVES_MAX = 20 * STEPS
+ROUNDS_MAX = 400
+QUIET_ROUNDS = 3
+"""How often everybody acts in one round at most before time goes on."""
+TASKS_MAX = 64
 
 
 @dataclass(slots=True)
 class Result:
-    seed: int
     steps: int
+    moves: int
+    """How many were made; the last one is the one that broke something, if something broke."""
     violation: Violation | None
-    story: list[str]
-    transitions: set[tuple[str, str]]
-    verdicts: Counter[str]
-    faults: Counter[str]
-    codes: Counter[str] = field(default_factory=Counter)
+    faults: list[str]
+    """In order."""
+    world: World
 
 
-def _some_partition(world: World) -> int | None:
-    topic = world.kafka.topics.get(TOPIC)
-    return None if topic is None else world.random.randrange(len(topic.logs))
+# What happens without any fault.
 
 
-def _retention(world: World) -> None:
-    index = _some_partition(world)
-    if index is not None:
-        log = world.kafka.log(TOPIC, index)
-        to = world.random.randint(log.start, log.end)
-        to = min([to, *(t.first for t in log.open_transactions)])
-        world.kafka.delete_records(TOPIC, index, to)
+def _answer(world: World) -> None:
+    if not world.advance_some():
+        _poll(world)
 
 
-def _compact(world: World) -> None:
-    index = _some_partition(world)
-    if index is None:
-        return
-    log = world.kafka.log(TOPIC, index)
-    world.kafka.topics[TOPIC].compacted = True
-    open_ = {o for t in log.open_transactions for o in t.offsets}
-    gone = [o for o in log.offsets[:-1] if o not in open_ and world.random.random() < 0.3]
-    world.kafka.compact(TOPIC, index, gone)
-    owed = world.oracle.owed[world.log_of(index)]
-    for offset in gone:
-        owed.pop(offset, None)
+def _poll(world: World) -> None:
+    life = _awake(world)
+    if life is not None:
+        life.fetcher.pump()
 
 
-def _transaction(world: World) -> None:
-    index = _some_partition(world)
-    if index is None:
-        return
-    if world.open_transaction is None:
-        world.made += 3
-        values = [b"%d" % (world.made - i) for i in range(world.random.randint(1, 3))]
-        world.open_transaction = (world.log_of(index), world.kafka.begin(TOPIC, index, values))
-        return
-    _end_transaction(world, commit=world.random.random() < 0.6)
+def _tick(world: World) -> None:
+    life = _awake(world)
+    if life is not None:
+        world.now += world.dice.choice((0.02, 0.1, 0.1, 0.3))
+        world.tick(life)
 
 
-def _end_transaction(world: World, *, commit: bool) -> None:
-    if world.open_transaction is None:
-        return
-    owner, transaction = world.open_transaction
-    world.open_transaction = None
-    topic = world.kafka.topics.get(TOPIC)
-    if (
-        topic is None
-        or topic.id != owner[0]
-        or transaction not in topic.logs[owner[1]].open_transactions
-    ):
-        return
-    log = topic.logs[owner[1]]
-    if commit:
-        for offset in transaction.offsets:
-            if offset in log.offsets:
-                world.oracle.owed[owner][offset] = log.digests[log.offsets.index(offset)]
-        transaction.commit()
-    else:
-        transaction.abort()
+def _work(world: World) -> None:
+    life = _awake(world)
+    if life is not None:
+        world.work(life)
 
 
-def _cut(world: World, how: Callable[[str, int, int], None]) -> None:
-    index = _some_partition(world)
-    if index is None:
-        return
-    log = world.kafka.log(TOPIC, index)
-    deep = world.random.choice((3, 6, 20))
-    to = world.random.randint(max(log.start, log.end - deep), log.end)
-    how(TOPIC, index, to)
-    key = world.log_of(index)
-    world.oracle.rewritten.add(key)
-    for offset in [o for o in world.oracle.owed[key] if o >= to]:
-        del world.oracle.owed[key][offset]
-    if world.random.random() < 0.7:
-        for _ in range(world.random.randint(1, 8)):
-            world.made += 1
-            offset = world.kafka.produce(TOPIC, index, b"%d" % world.made)
-            world._owe(index, offset)
+def _produce(world: World) -> None:
+    for _ in range(world.dice.between(1, 3)):
+        world.produce()
 
 
-def _truncate(world: World) -> None:
-    _cut(world, world.kafka.truncate)
-
-
-def _rewind(world: World) -> None:
-    _cut(world, world.kafka.rewind)
-
-
-def _recreate(world: World) -> None:
-    if TOPIC in world.kafka.topics:
-        # The client reads on in silence: until the identity is asked again, records of the new
-        # topic are promoted as if they were the old one's.
-        for index in range(len(world.kafka.topics[TOPIC].logs)):
-            world.oracle.rewritten.add(world.log_of(index))
-        world.kafka.recreate_topic(TOPIC)
-        world.open_transaction = None
-        for _ in range(world.random.randint(0, 10)):
-            world.produce()
-
-
-def _elect(world: World) -> None:
-    index = _some_partition(world)
-    if index is not None:
-        world.kafka.elect(TOPIC, index)
-
-
-def _reconnect(world: World) -> None:
-    index = _some_partition(world)
-    if index is not None:
-        world.kafka.reconnect(TOPIC, index)
-
-
-def _expire(world: World) -> None:
-    world.kafka.expire_commits(GROUP)
-
-
-def _reset(world: World) -> None:
-    index = _some_partition(world)
-    if index is not None:
-        to = world.random.randint(0, world.kafka.log(TOPIC, index).end + 3)
-        world.kafka.reset_offset(GROUP, Partition(TOPIC, index), to)
-
-
-def _kafka_down(world: World) -> None:
-    world.kafka.down = not world.kafka.down
-
-
-def _question_fails(world: World) -> None:
-    world.kafka.fail(world.random.choice(QUESTIONS), TIMED_OUT, times=world.random.randint(1, 4))
-
-
-def _store_mishap(world: World) -> None:
-    rng = world.random
-    plan: list[Mishap | Fault | None] = [
-        rng.choice((Mishap.REPLY_LOST, Mishap.REQUEST_LOST, Mishap.DELAYED, AWAY, None))
-        for _ in range(rng.randint(1, 4))
-    ]
-    world.store.fail(*plan, method=rng.choice(("install", "install", "read", "memory", "registry")))
-
-
-def _store_late(world: World) -> None:
-    world.store_late()
-
-
-def _store_away(world: World) -> None:
-    world.store.away(AWAY if world.store.hook is None else None)
-
-
-def _store_flushed(world: World) -> None:
-    world.store.flush()
-
-
-def _store_copied(world: World) -> None:
-    world.snapshot = world.store.snapshot()
-
-
-def _store_fails_over(world: World) -> None:
-    if world.snapshot is not None:
-        world.store.restore(world.snapshot)
-        world.snapshot = None
-
-
-def _kill(world: World) -> None:
-    if world.lives:
-        world.kill(world.random.choice(world.lives), app_dies=True)
-    if not world.lives or world.random.random() < 0.8:
+def _awake(world: World) -> Life | None:
+    lives = world.lives
+    if lives:
+        life = lives[world.dice.below(len(lives))]
+        if life.frozen_since is None:
+            return life
+        awake = [life for life in lives if life.frozen_since is None]
+        if awake:
+            return awake[world.dice.below(len(awake))]
+    world.now += 0.5
+    if not lives:
         world.start()
+    elif world.dice.chance(20):
+        world.thaw(world.dice.choice(lives))
+    return None
 
 
-def _join(world: World) -> None:
-    if len(world.lives) < 4:
-        world.start()
-
-
-def _freeze(world: World) -> None:
-    awake = [life for life in world.lives if life.frozen_since is None]
-    if awake:
-        world.random.choice(awake).frozen_since = world.now
-
-
-def _thaw(world: World) -> None:
-    for life in world.lives:
-        if life.frozen_since is not None and world.random.random() < 0.5:
-            thaw(world, life)
-
-
-def thaw(world: World, life: object) -> None:
-    from tests.simulation.world import Life
-
-    assert isinstance(life, Life)
-    since = life.frozen_since
-    if since is None:
-        return
-    if world.now - since >= SESSION_SECONDS and life.fetcher in world.kafka.group(GROUP).members:
-        world.kafka.expel(life.fetcher)
-    life.frozen_since = None
-
-
-def _time_passes(world: World) -> None:
-    world.now += world.random.uniform(1.0, 2 * SESSION_SECONDS)
-    for life in world.lives:
-        since = life.frozen_since
-        frozen = since is not None and world.now - since >= SESSION_SECONDS
-        if frozen and life.fetcher in world.kafka.group(GROUP).members:
-            world.kafka.expel(life.fetcher)
-
-
-def _decide(world: World) -> None:
-    if world.lives:
-        world.decide(world.random.choice(world.lives))
-
-
-FAULTS: dict[str, Callable[[World], None]] = {
-    "retention": _retention,
-    "compaction": _compact,
-    "transaction": _transaction,
-    "truncation": _truncate,
-    "rewind": _rewind,
-    "topic created again": _recreate,
-    "leader elected": _elect,
-    "leader reconnected": _reconnect,
-    "commits expired": _expire,
-    "foreign reset": _reset,
-    "kafka down or up": _kafka_down,
-    "question unanswered": _question_fails,
-    "store mishap": _store_mishap,
-    "late write arrives": _store_late,
-    "store away or back": _store_away,
-    "store flushed": _store_flushed,
-    "store copied": _store_copied,
-    "store failed over": _store_fails_over,
-    "killed": _kill,
-    "joined": _join,
-    "frozen": _freeze,
-    "thawed": _thaw,
-    "time passes": _time_passes,
-    "gap decided": _decide,
-}
-
-TRANSIENT = frozenset(
-    {
-        *("leader elected", "leader reconnected", "kafka down or up", "question unanswered"),
-        *("store mishap", "late write arrives", "store away or back", "killed", "joined", "frozen"),
-        *("thawed", "time passes", "transaction", "compaction", "commits expired", "gap decided"),
-    }
+ORDINARY: Mapping[str, Callable[[World], None]] = MappingProxyType(
+    {"answer": _answer, "poll": _poll, "tick": _tick, "work": _work, "produce": _produce}
 )
-"""Faults that lose nothing: a schedule of these alone may open no gap."""
+_TABLE = (
+    *["answer"] * 48,
+    *["poll"] * 16,
+    *["tick"] * 10,
+    *["work"] * 19,
+    *["produce"] * 7,
+)
 
 
-def run(seed: int, *, steps: int = 250, telling: bool = False) -> Result:
-    world = World(seed)
-    world.telling = telling
-    rng = world.random
-    kinds = rng.sample(sorted(FAULTS), rng.randint(1, 6))
-    if rng.random() < 0.3:
-        kinds = [k for k in kinds if k in TRANSIENT] or ["killed"]
-    quiet = rng.choice((0.02, 0.05, 0.1))
-    met: Counter[str] = Counter()
+def apply(world: World, move: Move) -> bool:
+    """Lets one thing happen. True: it was a fault."""
+    name, number = move
+    world.dice.cast(number)
+    ordinary = ORDINARY.get(name)
+    if ordinary is not None:
+        ordinary(world)
+        return False
+    world.steps += 1
+    if world.telling:
+        world.tell(f"** {name}")
+    FAULTS[name](world)
+    if name in TESTIMONY:
+        world.note_forgotten()
+    return True
+
+
+# From a seed.
+
+
+def setup(seed: int) -> Setup:
+    rng = random.Random(seed)
+    return Setup(
+        partitions=rng.choice((1, 2, 2, 3)),
+        sidecars=rng.choice((1, 2, 2, 3)),
+        records=rng.choice((0, 0, 6, 12)),
+        compacted=rng.random() < 0.4,
+        adopted=rng.choice((0, 0, 0, 0, 3)),
+        start=rng.choice((*[Start.EARLIEST] * 8, Start.LATEST, Start.REFUSE)),
+        adopt=rng.choice((*[Adopt.COMMIT] * 4, Adopt.HOLD)),
+        accepting=(GapReason.RETENTION_LOSS, GapReason.LOG_TRUNCATED)
+        if rng.random() < 0.15
+        else (),
+    )
+
+
+_KINDS = tuple(FAULTS)
+_HARMLESS = tuple(kind for kind in FAULTS if kind not in LOSING)
+
+
+def moves(seed: int) -> Iterator[Move]:
+    """Without end; each schedule has a few kinds of faults of its own, rare or frequent."""
+    rng = random.Random(~seed)
+    among = _HARMLESS if rng.random() < 0.3 else _KINDS
+    if among is _KINDS and rng.random() < 0.2:
+        kinds = [*rng.choice(THEMES), *rng.sample(among, rng.randint(0, 2))]
+    else:
+        kinds = rng.sample(among, rng.randint(1, 6))
+    kinds += [other for kind in kinds if (other := BRINGS.get(kind)) in among]
+    often = rng.choice((1311, 3277, 6554))  # of 65,536
+    ordinary, count = len(_TABLE), len(kinds)
+    draw = rng.getrandbits
+    while True:
+        number = draw(64)
+        low = number & 0xFFFF
+        if low < often:
+            yield kinds[(number >> 16) % count], number >> 32
+        else:
+            yield _TABLE[(number >> 16 & 0xFFFF) % ordinary], number >> 32
+
+
+def run_seed(seed: int, *, telling: bool = False) -> Result:
+    return run(setup(seed), moves(seed), telling=telling)
+
+
+def recorded(seed: int, count: int) -> list[Move]:
+    """The first moves of a seed."""
+    drawn = moves(seed)
+    return [next(drawn) for _ in range(count)]
+
+
+def run(begin: Setup, given: Iterable[Move], *, telling: bool = False) -> Result:
+    world = World(begin, telling=telling)
+    met: list[str] = []
     violation: Violation | None = None
-    transitions: set[tuple[str, str]] = set()
-    verdicts: Counter[str] = Counter()
+    made = 0
     try:
-        while world.steps < steps:
-            _one(world, kinds, quiet, met)
+        for move in given:
+            made += 1
+            if apply(world, move):
+                met.append(move[0])
+            if world.steps >= STEPS or made >= MOVES_MAX:
+                break
         _peace(world)
-        _accounts(world, transient=all(k in TRANSIENT for k in met))
+        _accounts(world, harmless=LOSING.isdisjoint(met))
     except Violation as found:
         violation = found
     except InvariantBroken as broken:
         violation = Violation(broken.invariant, broken.detail)
-    for life in world.every:
-        transitions |= {(str(a), str(b)) for a, b in life.engine.context.taken}
-        verdicts.update(life.engine.context.verdicts)
-    return Result(seed, world.steps, violation, world.story, transitions, verdicts, met)
-
-
-def _one(world: World, kinds: list[str], quiet: float, met: Counter[str]) -> None:
-    rng = world.random
-    if rng.random() < quiet:
-        kind = rng.choice(kinds)
-        world.steps += 1
-        met[kind] += 1
-        world.tell(f"** {kind}")
-        FAULTS[kind](world)
-        world.note_forgotten()
-        return
-    what = rng.random()
-    awake = [life for life in world.lives if life.frozen_since is None]
-    if what < 0.5:
-        ready = world.ready()
-        if ready:
-            world.advance(rng.choice(ready))
-            return
-    if not awake:
-        world.now += 0.5
-        if not world.lives:
-            world.start()
-        elif rng.random() < 0.2:
-            thaw(world, rng.choice(world.lives))
-        return
-    life = rng.choice(awake)
-    if what < 0.65:
-        life.fetcher.pump()
-    elif what < 0.75:
-        world.tick(life)
-    elif what < 0.93:
-        world.work(life)
-    else:
-        world.produce(rng.randint(1, 3))
+    world.close()
+    return Result(world.steps, made, violation, met, world)
 
 
 def _peace(world: World) -> None:
     """Faults stop; everybody is fair and quick."""
     world.tell("** peace")
-    _end_transaction(world, commit=True)
+    world.dice.cast(0)
     world.kafka.heal()
     world.kafka.down = False
+    world.kafka.denied.clear()
+    create_again(world)
+    end_transaction(world, commit=True)
+    for partition in world.partitions:
+        world.kafka.log(TOPIC, partition.index).poisoned.clear()
+    world.stale_until = min(world.now, world.stale_until)
+    world.stale_ends = 0
     world.store.away(None)
     world.store.delayed.clear()
     for life in world.lives:
-        thaw(world, life)
+        world.thaw(life)
     if not world.lives:
         world.start()
-    for _ in range(ROUNDS_MAX):
-        world.now += 0.3
+    for partition in world.partitions:
+        world.ask(world.lives[0], partition, RequestKind.CONTINUE)
+    began = world.now
+    for rounds in range(ROUNDS_MAX):
+        world.now += 0.3 if rounds < 4 else 1.0
+        if not world.lives:
+            world.start()
         for life in list(world.lives):
-            _tick(world, life)
-            life.fetcher.pump()
-            for held in list(life.pages):
-                if held in life.pages:
-                    world.effect(held, len(held.digests))
-                    world.report(life, held, AllApplied(Outcome.APPLIED))
-            if not life.wanted:
-                world.want(life)
-        for _ in range(200):
-            ready = world.ready()
-            if not ready:
+            world.tick(life)
+        for _ in range(QUIET_ROUNDS):
+            before = world.steps
+            for life in list(world.lives):
+                _act(world, life)
+            world.settle()
+            if world.steps == before:
                 break
-            for task in ready:
-                if task in world.tasks:
-                    world.advance(task)
-        if _at_rest(world):
+        if _at_rest(world, looked_again=world.now - began > WAIT_SECONDS_MAX):
             return
     raise Violation("liveness", _why_not(world))
 
 
-def _tick(world: World, life: object) -> None:
-    from sidecar.engine import messages as m
+def _act(world: World, life: Life) -> None:
+    life.fetcher.pump()
+    for held in list(life.pages):
+        if held in life.pages:
+            world.effect(held, len(held.values))
+            world.report(life, held, AllApplied(Outcome.APPLIED))
+    if not life.wanted and life in world.lives:
+        world.want(life)
 
-    world.give(life, m.Tick())  # type: ignore[arg-type]  # a life of this world
 
-
-def _at_rest(world: World) -> bool:
+def _at_rest(world: World, *, looked_again: bool) -> bool:
+    """`looked_again`: whatever is held has been looked at since the faults ended."""
     owned: set[Partition] = set()
     for life in world.lives:
+        if life.drain is not None:
+            return False
         for partition, cursor in life.engine.cursors.items():
             owned.add(partition)
             if cursor.state in (PartitionState.GAP, PartitionState.HELD):
-                if cursor.phase in (Phase.GAP, Phase.HELD):
+                blocked = cursor.verdict is Verdict.BLOCKED_RECORD
+                if cursor.phase is Phase.GAP:
+                    continue
+                if cursor.phase is Phase.HELD and looked_again and not blocked:
                     continue
                 return False
             if not (cursor.caught_up and cursor.committed == cursor.next):
                 return False
-    topic = world.kafka.topics.get(TOPIC)
-    wanted = set() if topic is None else {Partition(TOPIC, i) for i in range(len(topic.logs))}
-    return owned == wanted
+    return owned == set(world.partitions)
 
 
 def _why_not(world: World) -> str:
@@ -428,18 +288,27 @@ def _why_not(world: World) -> str:
     )
 
 
-def _accounts(world: World, *, transient: bool) -> None:
+def _accounts(world: World, *, harmless: bool) -> None:
+    oracle = world.oracle
     for life in world.lives:
+        if len(life.wanted) > PARKED_MAX:
+            raise Violation("bounded", f"{life.name}: {len(life.wanted)} requests wait")
         for partition, cursor in life.engine.cursors.items():
             checkpoint = cursor.checkpoint
             if checkpoint is None or checkpoint.identity.topic_id is None:
                 continue
             key = (checkpoint.identity.topic_id, partition.index)
             gaps: list[Gap] = [] if cursor.gap is None else [cursor.gap]
-            world.oracle.accounted(key, checkpoint.baseline, checkpoint.token.next, gaps)
-    if transient and world.oracle.opened:
-        gap = world.oracle.opened[0]
+            held = cursor.phase is Phase.HELD
+            oracle.accounted(key, checkpoint.baseline, checkpoint.token.next, gaps, held=held)
+            if not held:
+                oracle.outlived(partition, world.named_gaps(partition))
+    for partition in world.partitions:
+        receipts, gaps_kept, audit = world.store.sizes(partition)
+        if receipts > RECEIPTS_MAX + POLICY.page_records_max or gaps_kept > 256 or audit > 1000:
+            raise Violation("bounded", f"{partition}: {receipts} receipts, {gaps_kept} gaps")
+    if len(world.tasks) > TASKS_MAX:
+        raise Violation("bounded", f"{len(world.tasks)} questions are under way")
+    if harmless and oracle.opened:
+        gap = oracle.opened[0]
         raise Violation("transient_changes_nothing", f"{gap.reason} {gap.interval}: {gap.evidence}")
-
-
-_ = Known

@@ -1,28 +1,35 @@
 """One simulated world: a cluster, a store, a few sidecars with their applications, and time.
 
-Everything that waits for a server is a coroutine that stops before each question and before each
-answer; the scheduler decides which goes on. A sidecar that was killed leaves its questions behind:
-they may still arrive. One random generator, seeded, decides everything.
+Everything that waits for a server is a coroutine that stops before each question and before the
+answer; a move says which goes on. A sidecar that was killed leaves its questions behind: they may
+still arrive. The world decides nothing by itself: it is made from a `Setup`, and every `apply` is
+given a move and a number from which all that is left open in the move is drawn. Who gives the moves
+is no concern of its: a seed's generator, a list out of a file, or an enumeration of all of them.
 """
 
 from __future__ import annotations
 
-import random
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
-from sidecar.core.checkpoint import Install, InstallResult
-from sidecar.core.evidence import Committed
-from sidecar.core.faults import Component, Fault, FaultKind, Known
+from sidecar.core.checkpoint import Checkpoint, Install, InstallResult, Registry
+from sidecar.core.evidence import Committed, LogEnd, TopicDescription
+from sidecar.core.faults import Answer, Fault, Known, Reading
 from sidecar.core.gap import Gap, Resolution, fenced
-from sidecar.core.policy import Policy
+from sidecar.core.policy import Adopt, OnGap, Policy, Start
 from sidecar.core.request import Request, RequestId, RequestKind, resolve_arguments
 from sidecar.core.types import (
+    Fields,
+    GapId,
+    GapReason,
     GroupId,
     Instant,
+    IsolationLevel,
+    LeaderEpoch,
     Offset,
     Outcome,
     Partition,
@@ -34,27 +41,29 @@ from sidecar.core.views import (
     PageOffer,
     PageRequest,
     Refusal,
-    Refused,
     Report,
     ReportAnswer,
     ResolveRequest,
 )
-from sidecar.core.witness import Ours, decode
+from sidecar.core.witness import Ours, Witness, decode
 from sidecar.engine import Engine
 from sidecar.engine import messages as m
 from sidecar.performer import Performer, Question
 from sidecar.ports import CommitRequest, FetchEvent
-from tests.fakes.kafka import FakeFetcher, FakeKafka, FakeLog
-from tests.fakes.store import FakeStore, Mishap
-from tests.simulation.oracle import Log, Oracle
+from tests.fakes.kafka import FakeFetcher, FakeKafka, FakeLog, FakePartitionLog
+from tests.fakes.store import FakeStore, Snapshot
+from tests.simulation.dice import Dice
+from tests.simulation.oracle import Log, Oracle, Value
 
 GROUP = GroupId("group")
 TOPIC = "orders"
 SESSION_SECONDS = 4.0
+LIVES_MAX = 5
+RECEIPTS_MAX = 40
 POLICY = Policy(
     group=GROUP,
     overlap_records=4,
-    receipts_retained_max=40,
+    receipts_retained_max=RECEIPTS_MAX,
     page_records_max=3,
     page_bytes_max=10_000,
     page_deadline_seconds=3.0,
@@ -63,11 +72,39 @@ POLICY = Policy(
     horizon_records=6,
     buffer_pages=2,
 )
-AWAY = Fault(Component.REDIS, FaultKind.UNAVAILABLE, "CONNECTION", "connection refused")
+ECHOES_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """How a world begins: all that its schedule does not say."""
+
+    partitions: int = 2
+    sidecars: int = 2
+    records: int = 0
+    """In the log before anybody joins, spread over the partitions."""
+    compacted: bool = False
+    adopted: int = 0
+    """A group that committed this much, by another client, before the first sidecar came."""
+    start: Start = Start.EARLIEST
+    adopt: Adopt = Adopt.COMMIT
+    accepting: tuple[GapReason, ...] = ()
+    """Gaps of these reasons are accepted by the setting."""
+
+    @property
+    def policy(self) -> Policy:
+        return replace(
+            POLICY,
+            start=self.start,
+            adopt=self.adopt,
+            on_gap=dict.fromkeys(self.accepting, OnGap.ACCEPT),
+        )
 
 
 class Stop:
-    """A point where the scheduler may let anything else happen. `until`: not before this time."""
+    """A point where anything else may happen. `until`: not before this time."""
+
+    __slots__ = ("until",)
 
     def __init__(self, until: float = 0.0) -> None:
         self.until = until
@@ -76,111 +113,131 @@ class Stop:
         yield self
 
 
-def stepped(target: Any, names: Collection[str]) -> Any:
-    """`target` with a stop before each question and before each answer."""
+_ANSWERED = Stop()
 
-    class Stepped:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(target, name)
 
-    def wrap(name: str) -> Callable[..., Coroutine[Stop, None, Any]]:
-        method = getattr(target, name)
+class Stepped:
+    """`target` with a stop behind each question. A question that has not begun has one before it
+    by that; between two of them one stop is as good as two."""
 
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            await Stop()
-            answer = await method(*args, **kwargs)
-            await Stop()
+    def __init__(self, target: Any) -> None:
+        self._target = target
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Stop, None, Any]]:
+        method = getattr(self._target, name)
+
+        async def call(*args: Any, **named: Any) -> Any:
+            answer = await method(*args, **named)
+            await _ANSWERED
             return answer
 
+        setattr(self, name, call)
         return call
-
-    made = Stepped()
-    for name in names:
-        setattr(made, name, wrap(name))
-    return made
-
-
-LOG_QUESTIONS = (
-    "cluster_id",
-    "committed",
-    "committed_in_group",
-    "topics",
-    "log_ends",
-    "log_starts",
-    "retentions",
-    "stamps",
-)
-STORE_QUESTIONS = (
-    *("registry", "create_registry", "register", "mark_started", "read", "memory", "install"),
-    *("watch", "gaps", "update_gap", "requests", "leave", "answer_request"),
-)
 
 
 class WatchedStore(FakeStore):
     """Tells the oracle of every write that really took place."""
 
     def __init__(self, oracle: Oracle) -> None:
-        super().__init__()
+        super().__init__(receipts_retained_max=RECEIPTS_MAX, receipts_retained_min=8)
         self.oracle = oracle
 
-    async def install(self, install: Install) -> InstallResult:
+    def _install(self, install: Install) -> InstallResult:
         partition = install.checkpoint.identity.partition
-        stored = (await self.peek(GROUP, [partition]))[partition]
-        result = await super().install(install)
-        now = (await self.peek(GROUP, [partition]))[partition]
-        before = stored.value.checkpoint if isinstance(stored, Known) else None
-        after = now.value.checkpoint if isinstance(now, Known) else None
-        if after is not None and after != before:
-            gap = stored.value.gap if isinstance(stored, Known) else None
-            holding = gap if gap is not None and gap.state.holds else None
-            self.oracle.installed(before, install, holding)
+        before = self.standing(partition)
+        gap = self.standing_gap(partition)
+        result = super()._install(install)
+        after = self.standing(partition)
+        if after is not None and after is not before:
+            self.oracle.installed(before, install, gap)
         return result
 
-    async def peek(self, group: GroupId, partitions: Collection[Partition]) -> Mapping[Any, Any]:
-        hook, self.hook = self.hook, None
-        try:
-            return await self.read(group, partitions)
-        finally:
-            self.hook = hook
+    def standing(self, partition: Partition) -> Checkpoint | None:
+        kept = self._kept.get((GROUP, partition))
+        return None if kept is None else kept.checkpoint
+
+    def standing_gap(self, partition: Partition) -> Gap | None:
+        """The gap that the checkpoint carries, as it holds the partition now."""
+        kept = self._kept.get((GROUP, partition))
+        if kept is None or kept.checkpoint is None or kept.checkpoint.gap is None:
+            return None
+        gap = kept.gap(kept.checkpoint.gap)
+        return gap if gap is not None and gap.state.holds else None
+
+    def registered(self) -> Registry | None:
+        return self._registries.get(GROUP)
+
+    def sizes(self, partition: Partition) -> tuple[int, int, int]:
+        """How many receipts, gaps and audit entries are kept of it."""
+        kept = self._kept.get((GROUP, partition))
+        return (0, 0, 0) if kept is None else (kept.receipts_count, len(kept.gaps), len(kept.audit))
 
 
 class WatchedFetcher(FakeFetcher):
     """Tells the oracle of every commit."""
 
-    oracle: Oracle
+    world: World
 
     def _commit(self, offsets: Mapping[Partition, CommitRequest]) -> dict[Partition, Fault | None]:
         results = super()._commit(offsets)
         for partition, fault in results.items():
-            request = offsets[partition]
             if fault is None:
-                read = decode(
-                    request.metadata, group=GROUP, partition=partition, committed=request.next
-                )
-                assert isinstance(read, Ours)
-                assert read.witness.topic_id is not None
-                self.oracle.committed((read.witness.topic_id, partition.index), request)
+                request = offsets[partition]
+                witness = read_witness(request.metadata, partition, request.next)
+                self.world.oracle.committed(partition, request, witness)
         return results
 
 
-@dataclass(slots=True)
+class WatchedLog(FakeLog):
+    """Answers now and then from metadata that is old by now."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.kafka, GROUP)
+        self._world = world
+
+    async def topics(self, names: Collection[str]) -> Mapping[str, Reading[TopicDescription]]:
+        answers = await super().topics(names)
+        world = self._world
+        old = world.old_topic
+        if old is not None and world.now < world.stale_until and TOPIC in answers:
+            answers = {**answers, TOPIC: Known(old)}
+            world.misled(old)
+        return answers
+
+    async def log_ends(
+        self, partitions: Collection[Partition]
+    ) -> Mapping[Partition, Answer[LogEnd]]:
+        answers = await super().log_ends(partitions)
+        world = self._world
+        if world.stale_ends:
+            world.stale_ends -= 1
+            answers = {
+                p: Known(old) if (old := world.old_end(p)) is not None else answer
+                for p, answer in answers.items()
+            }
+        return answers
+
+
+@dataclass(slots=True, eq=False)
 class Task:
+    """A question on its way: `work` goes on from stop to stop."""
+
     work: Coroutine[Stop, None, m.Event]
     life: Life | None
     until: float = 0.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Held:
     """A page the application has, and which of its records took effect."""
 
     offer: PageOffer
     log: Log
-    digests: list[int]
+    values: list[Value]
     applied: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Life:
     """One process: an engine, its fetcher, its application."""
 
@@ -188,17 +245,25 @@ class Life:
     engine: Engine
     fetcher: WatchedFetcher
     performer: Performer
-    skew: float
+    clock: float
+    """Seconds by which its monotonic clock is ahead of the world's time."""
+    wall: float = 1_000_000.0
     frozen_since: float | None = None
+    stalled: bool = False
+    """Its monotonic clock stood still once, as in a machine that was suspended."""
+    drain: m.RequestId | None = None
     pages: list[Held] = field(default_factory=list)
     reports: dict[m.RequestId, Log] = field(default_factory=dict)
-    wanted: set[m.RequestId] = field(default_factory=set)
+    wanted: dict[m.RequestId, None] = field(default_factory=dict)
+    echoes: deque[m.Event] = field(default_factory=lambda: deque(maxlen=ECHOES_MAX))
     requests: int = 0
 
 
 class World:
-    def __init__(self, seed: int, *, partitions: int = 2, sidecars: int = 2) -> None:
-        self.random = random.Random(seed)
+    def __init__(self, setup: Setup, *, telling: bool = False) -> None:
+        self.setup = setup
+        self.policy = setup.policy
+        self.dice = Dice()
         self.kafka = FakeKafka()
         self.oracle = Oracle()
         self.store = WatchedStore(self.oracle)
@@ -209,13 +274,24 @@ class World:
         """The dead among them."""
         self.tasks: list[Task] = []
         self.story: list[str] = []
-        self.telling = False
+        self.telling = telling
         self.reached: Counter[str] = Counter()
         self.made = 0
-        self.snapshot: Any = None
+        self.snapshot: Snapshot | None = None
         self.open_transaction: Any = None
-        self.kafka.create_topic(TOPIC, partitions)
-        for _ in range(sidecars):
+        self.old_topic: TopicDescription | None = None
+        """What a broker that lags behind says of the topic."""
+        self.stale_until = 0.0
+        self.stale_ends = 0
+        self._old_ends: dict[int, tuple[FakePartitionLog, LogEnd]] = {}
+        self.kafka.create_topic(TOPIC, setup.partitions, compacted=setup.compacted)
+        for _ in range(setup.records):
+            self.produce()
+        if setup.adopted:
+            for index in range(setup.partitions):
+                to = min(setup.adopted, self.kafka.log(TOPIC, index).end)
+                self.kafka.reset_offset(GROUP, Partition(TOPIC, index), to)
+        for _ in range(setup.sidecars):
             self.start()
 
     # Telling
@@ -226,73 +302,100 @@ class World:
 
     # Lives
 
-    def start(self) -> Life:
+    def start(self, policy: Policy | None = None) -> Life:
         self.made += 1
         name = f"s{self.made}"
-        fetcher = WatchedFetcher(self.kafka, GROUP, [TOPIC], records_max=5)
-        fetcher.oracle = self.oracle
-        engine = Engine(POLICY, name=name)
-        skew = self.skew()
-
-        def sleep(seconds: float) -> Stop:
-            return Stop(self.now + seconds)
-
-        performer = Performer(
-            POLICY,
-            store_name=StoreId(f"store-{name}"),
-            log=self.stepped(FakeLog(self.kafka, GROUP), LOG_QUESTIONS),
-            fetcher=self.stepped(fetcher, ("commit",)),
-            store=self.stepped(self.store, STORE_QUESTIONS),
-            now=lambda: Instant(self.now + skew, 1_000_000.0 + self.now),
-            sleep=sleep,
+        fetcher = WatchedFetcher(
+            self.kafka,
+            GROUP,
+            [TOPIC],
+            records_max=5,
+            isolation=(policy or self.policy).isolation,
         )
-        life = Life(name, engine, fetcher, performer, skew)
+        fetcher.world = self
+        engine = Engine(policy or self.policy, name=name)
+        performer = Performer(
+            policy or self.policy,
+            store_name=StoreId(f"store-{name}"),
+            log=self.stepped(WatchedLog(self)),
+            fetcher=self.stepped(fetcher),  # of which it uses `commit` alone
+            store=self.stepped(self.store),
+            now=lambda: self.instant(life),
+            sleep=self._sleep,
+        )
+        life = Life(name, engine, fetcher, performer, clock=100.0 * (self.made % 7))
 
         def sink(events: Sequence[FetchEvent]) -> None:
             for event in events:
                 self.give(life, event)
 
-        _finish(fetcher.start(sink))
+        finish(fetcher.start(sink))
         self.lives.append(life)
         self.every.append(life)
         self.tell(f"{name} starts")
         return life
 
-    def stepped(self, target: Any, names: Collection[str]) -> Any:
-        return stepped(target, names)
+    def stepped(self, target: Any) -> Any:
+        return Stepped(target)
 
-    def skew(self) -> float:
-        """How far the monotonic clock of a process is from the world's."""
-        return self.random.uniform(0.0, 1000.0)
+    def _sleep(self, seconds: float) -> Stop:
+        return Stop(self.now + seconds)
 
-    def kill(self, life: Life, *, app_dies: bool) -> None:
+    def instant(self, life: Life) -> Instant:
+        return Instant(self.now + life.clock, self.now + life.wall)
+
+    def kill(self, life: Life) -> None:
         """SIGKILL: its questions may still be on their way."""
         self.tell(f"{life.name} is killed")
+        self._ends(life)
+        if self.member(life):
+            self.kafka.expel(life.fetcher)
+
+    def leaves(self, life: Life) -> None:
+        """It was drained, and ends."""
+        self.tell(f"{life.name} leaves")
+        self._ends(life)
+        self.kafka.leave(life.fetcher)
+
+    def _ends(self, life: Life) -> None:
         self.lives.remove(life)
         for task in self.tasks:
             if task.life is life:
                 task.life = None
-        self.kafka.expel(life.fetcher) if self._member(life) else None
 
-    def _member(self, life: Life) -> bool:
+    def member(self, life: Life) -> bool:
         return life.fetcher in self.kafka.group(GROUP).members
 
+    def thaw(self, life: Life) -> None:
+        if life.frozen_since is None:
+            return
+        self.expel_frozen(life)
+        life.frozen_since = None
+        self.tell(f"{life.name} goes on")
+
+    def expel_frozen(self, life: Life) -> None:
+        since = life.frozen_since
+        if since is not None and self.now - since >= SESSION_SECONDS and self.member(life):
+            self.kafka.expel(life.fetcher)
+
     def give(self, life: Life, event: m.Event) -> None:
+        """One event to one engine, and what it commands."""
         if life not in self.lives:
             return
         self.steps += 1
-        now = Instant(self.now + life.skew, 1_000_000.0 + self.now)
         if self.telling:
             self.tell(f"{life.name} <- {_short(event)}")
-        for command in life.engine.step(event, now):
+        commands = life.engine.step(event, self.instant(life))
+        for command in commands:
             self.perform(life, command)
+        self.oracle.stepped(event, commands)
 
     def perform(self, life: Life, command: m.Command) -> None:
         if self.telling:
             self.tell(f"{life.name} -> {_short(command)}")
         match command:
             case m.Note():
-                self.reached[type(command.fact).__name__] += 1
+                pass
             case m.Reply():
                 self._replied(life, command)
             case m.Fetch(partition, session, at, epoch):
@@ -313,22 +416,53 @@ class World:
     def _ask(self, life: Life, question: Question) -> None:
         self.tasks.append(Task(life.performer.answer(question), life))
 
-    def advance(self, task: Task) -> None:
-        """Lets one question go on to its next stop, or brings its answer."""
+    # Questions
+
+    def advance_some(self) -> bool:
+        """Lets one question go on to its next stop, or brings its answer. False: none can."""
+        tasks = self.tasks
+        count = len(tasks)
+        if not count:
+            return False
+        first = self.dice.below(count)
+        for offset in range(count):
+            at = first + offset
+            if at >= count:
+                at -= count
+            task = tasks[at]
+            if task.until <= self.now and (task.life is None or task.life.frozen_since is None):
+                self.advance(at)
+                return True
+        return False
+
+    def advance(self, at: int) -> None:
+        task = self.tasks[at]
         try:
-            stop = task.work.send(None)
-            task.until = stop.until
+            task.until = task.work.send(None).until
         except StopIteration as finished:
-            self.tasks.remove(task)
-            if task.life is not None and task.life.frozen_since is None:
+            last = self.tasks.pop()
+            if last is not task:
+                self.tasks[at] = last
+            if task.life is not None:
+                task.life.echoes.append(finished.value)
                 self.give(task.life, finished.value)
 
-    def ready(self) -> list[Task]:
-        return [
-            t
-            for t in self.tasks
-            if t.until <= self.now and (t.life is None or t.life.frozen_since is None)
-        ]
+    def settle(self) -> None:
+        """Brings every answer that can be had now, and what follows from it."""
+        waiting: list[Task] = []
+        while self.tasks:
+            task = self.tasks[-1]
+            if task.until > self.now:
+                waiting.append(self.tasks.pop())
+            else:
+                self.advance(len(self.tasks) - 1)
+        self.tasks = waiting
+
+    def close(self) -> None:
+        """Nobody waits for anything any more."""
+        for task in self.tasks:
+            task.work.close()
+        self.tasks.clear()
 
     # The application
 
@@ -338,44 +472,48 @@ class World:
 
     def want(self, life: Life) -> None:
         number = self.request(life)
-        life.wanted.add(number)
+        life.wanted[number] = None
         self.give(life, m.PageWanted(number, PageRequest(3, 10_000)))
 
     def _replied(self, life: Life, reply: m.Reply) -> None:
         answer = reply.answer
         if isinstance(answer, PageOffer):
-            life.wanted.discard(reply.request)
+            life.wanted.pop(reply.request, None)
             checkpoint = life.engine.cursors[answer.partition].checkpoint
             assert checkpoint is not None
             topic_id = checkpoint.identity.topic_id
             assert topic_id is not None
             log = (topic_id, answer.partition.index)
-            digests = [_digest(record) for record in answer.records]
-            self.oracle.offered(log, answer, digests)
-            life.pages.append(Held(answer, log, digests))
+            values = [record[2] for record in answer.records]
+            self.oracle.offered(log, answer, values, unsure=life.stalled)
+            life.pages.append(Held(answer, log, values))
         elif isinstance(answer, ReportAnswer):
             log_ = life.reports.pop(reply.request, None)
             if log_ is not None:
                 self.oracle.answered(log_, answer)
         elif isinstance(answer, Refusal):
-            life.wanted.discard(reply.request)
+            life.wanted.pop(reply.request, None)
             life.reports.pop(reply.request, None)
-            self.reached[f"refused {answer.refused}"] += 1
-            if answer.refused in (Refused.PAGE_LOST, Refused.PAGE_SUPERSEDED):
-                self.reached["page gone"] += 1
+            self.reached[answer.refused] += 1
+        elif reply.request == life.drain:
+            self.leaves(life)
 
     def effect(self, held: Held, count: int) -> None:
         """The application makes its effects durable, in order, before it reports."""
-        for i in range(held.applied, min(held.applied + count, len(held.digests))):
-            self.oracle.done[held.log][held.offer.offsets[i]].add(held.digests[i])
-        held.applied = min(held.applied + count, len(held.digests))
+        until = min(held.applied + count, len(held.values))
+        done = self.oracle.done[held.log]
+        for i in range(held.applied, until):
+            done[held.offer.offsets[i]].add(held.values[i])
+        held.applied = until
 
-    def report(self, life: Life, held: Held, report: Report, *, keep: bool = False) -> None:
+    def report(
+        self, life: Life, held: Held, report: Report, *, keep: bool = False, waits: bool = False
+    ) -> None:
         number = self.request(life)
         life.reports[number] = held.log
         if not keep and held in life.pages:
             life.pages.remove(held)
-        self.give(life, m.Reported(number, held.offer.page, report, self.random.random() < 0.1))
+        self.give(life, m.Reported(number, held.offer.page, report, waits))
 
     def work(self, life: Life) -> None:
         """One thing an application does: well, badly, in part, twice, or late."""
@@ -383,147 +521,188 @@ class World:
             if len(life.wanted) < 3:
                 self.want(life)
             return
-        rng = self.random
-        held = rng.choice(life.pages)
-        size = len(held.digests)
+        dice = self.dice
+        held = life.pages[dice.below(len(life.pages))]
+        size = len(held.values)
         offsets = held.offer.offsets
-        what = rng.random()
-        if what < 0.6:
+        what = dice.below(100)
+        if what < 60:
             self.effect(held, size)
-            self.report(life, held, AllApplied(Outcome.APPLIED), keep=rng.random() < 0.1)
-        elif what < 0.7:
-            self.effect(held, rng.randint(0, size))
-        elif what < 0.8 and held.applied:
-            self.report(
-                life,
-                held,
-                AllApplied(Outcome.APPLIED, Offset(offsets[held.applied - 1])),
-                keep=True,
-            )
-        elif what < 0.9:
+            keep, waits = dice.chance(10), dice.chance(10)
+            self.report(life, held, AllApplied(Outcome.APPLIED), keep=keep, waits=waits)
+        elif what < 70:
+            self.effect(held, dice.between(0, size))
+        elif what < 80 and held.applied:
+            through = Offset(offsets[held.applied - 1])
+            self.report(life, held, AllApplied(Outcome.APPLIED, through), keep=True)
+        elif what < 90:
             self.effect(held, size)
-            outcomes = [
-                (
-                    Offset(o),
-                    rng.choice((Outcome.APPLIED, Outcome.APPLIED, Outcome.RETRY, Outcome.DROPPED)),
-                )
-                for o in offsets
-            ]
+            outcomes = [(Offset(o), dice.choice(_OUTCOMES)) for o in offsets]
             self.report(life, held, Each(outcomes))
-        elif what < 0.95:
+        elif what < 95:
             self.report(life, held, Each([(Offset(10**9), Outcome.APPLIED)]), keep=True)
         else:
-            life.pages.remove(held)
+            life.pages.remove(held)  # it died: with its effect, and without a word
 
     # People
 
     def decide(self, life: Life) -> None:
         """Somebody decides a gap: well, badly, or too late."""
         gaps = [c.gap for c in life.engine.cursors.values() if c.gap is not None]
-        if not gaps:
+        topic = self.kafka.topics.get(TOPIC)
+        if not gaps or topic is None:
             return
-        rng = self.random
-        gap = rng.choice(gaps)
-        log = self.kafka.topics[TOPIC].logs[gap.partition.index]
-        somewhere = Offset(rng.randint(log.start, log.end))
-        fence: Offset | None = None
-        if rng.random() < 0.3:
-            fence = self.fence(life, gap)
+        dice = self.dice
+        gap = dice.choice(gaps)
+        if gap.partition.index >= len(topic.logs):
+            return
+        log = topic.logs[gap.partition.index]
+        somewhere = Offset(dice.between(log.start, log.end))
+        fence = self.fence(life, gap) if dice.chance(30) else None
         request = ResolveRequest(
-            rng.choice(list(Resolution)),
+            dice.choice(_RESOLUTIONS),
             "operator",
             "simulated",
             fence=fence,
-            resume_at=somewhere if rng.random() < 0.5 else None,
+            resume_at=somewhere if dice.chance(50) else None,
         )
+        arguments = resolve_arguments(request)
+        self.ask(life, gap.partition, RequestKind.RESOLVE, gap.id, arguments)
+
+    def ask(
+        self,
+        life: Life,
+        partition: Partition,
+        kind: RequestKind,
+        target: str = "",
+        arguments: Fields = MappingProxyType({}),
+    ) -> None:
+        """Somebody leaves a request; at times by the owner's own API, which tells it at once."""
         self.made += 1
+        name, at = RequestId(f"asked-{self.made}"), self.now + life.wall
         left = Request(
-            RequestId(f"asked-{self.made}"),
-            GROUP,
-            gap.partition,
-            RequestKind.RESOLVE,
-            gap.id,
-            request.by,
-            request.why,
-            1_000_000.0 + self.now,
-            resolve_arguments(request),
+            *(name, GROUP, partition, kind, target, "operator", "simulated", at), arguments
         )
-        _finish(self.store.leave(left))
-        if rng.random() < 0.5:
-            self.give(life, m.RequestLeft(gap.partition))
+        finish(self.store.leave(left))
+        if self.dice.chance(50):
+            self.give(life, m.RequestLeft(partition))
 
     def fence(self, life: Life, gap: Gap) -> Offset | None:
         """An end offset, taken now and written into the gap."""
         log = self.kafka.topics[TOPIC].logs[gap.partition.index]
         fence = Offset(log.last_stable)
-        taken = fenced(gap, fence=fence, at=1_000_000.0 + self.now)
+        taken = fenced(gap, fence=fence, at=self.now + life.wall)
         if taken is None:
             return None
-        answer = _finish(self.store.update_gap(taken, was=gap))
-        if isinstance(answer, Known) and answer.value is not None:
-            return fence
-        return None
+        answer = finish(self.store.update_gap(taken, was=gap))
+        return fence if isinstance(answer, Known) and answer.value is not None else None
 
     # The log
 
-    def produce(self, count: int = 1) -> None:
+    @property
+    def partitions(self) -> Iterator[Partition]:
         topic = self.kafka.topics.get(TOPIC)
-        if topic is None:
-            return
-        index = self.random.randrange(len(topic.logs))
-        for _ in range(count):
-            self.made += 1
-            offset = self.kafka.produce(TOPIC, index, b"%d" % self.made)
-            self._owe(index, offset)
+        return (Partition(TOPIC, i) for i in range(0 if topic is None else len(topic.logs)))
 
-    def _owe(self, index: int, offset: int) -> None:
-        topic = self.kafka.topics[TOPIC]
-        log = topic.logs[index]
-        at = log.offsets.index(offset)
-        self.oracle.owed[topic.id, index][offset] = log.digests[at]
+    def some_partition(self) -> int | None:
+        topic = self.kafka.topics.get(TOPIC)
+        return None if topic is None else self.dice.below(len(topic.logs))
+
+    def produce(self, index: int | None = None) -> None:
+        if index is None:
+            index = self.some_partition()
+        if index is None:
+            return
+        self.made += 1
+        value = b"%d" % self.made
+        offset = self.kafka.produce(TOPIC, index, value)
+        self.oracle.owed[self.log_of(index)][offset] = value
 
     def log_of(self, index: int) -> Log:
         return self.kafka.topics[TOPIC].id, index
 
+    def remember_topic(self) -> None:
+        """What the cluster says now is what a broker that lags will say for a while. Were it of a
+        topic that came and went between two looks, nobody could tell it from a newer one."""
+        topic = self.kafka.topics.get(TOPIC)
+        registry = self.store.registered()
+        if topic is not None and (registry is None or topic.id == registry.topics[TOPIC].topic_id):
+            self.old_topic = TopicDescription(topic.id, len(topic.logs), topic.compacted)
+
+    def misled(self, old: TopicDescription) -> None:
+        """Who is told that the topic is still the one before takes the new one's records for its,
+        to within the time that metadata takes to spread."""
+        topic = self.kafka.topics.get(TOPIC)
+        if old.topic_id is not None and (topic is None or topic.id != old.topic_id):
+            for index in range(old.partitions):
+                self.oracle.rewritten[old.topic_id, index] = 0
+
+    def remember_end(self, index: int) -> None:
+        """What the present leader says is what it will say once it is deposed. Where no epoch is
+        pinned yet nobody can tell that it was."""
+        if self.store.standing(Partition(TOPIC, index)) is None:
+            return
+        log = self.kafka.log(TOPIC, index)
+        end = LogEnd(Offset(log.end), Offset(log.last_stable), LeaderEpoch(log.epoch))
+        self._old_ends[index] = (log, end)
+
+    def old_end(self, partition: Partition) -> LogEnd | None:
+        topic = self.kafka.topics.get(TOPIC)
+        kept = self._old_ends.get(partition.index)
+        if topic is None or kept is None or partition.index >= len(topic.logs):
+            return None
+        log, end = kept
+        return end if topic.logs[partition.index] is log else None
+
+    # Testimony
+
     def committed(self) -> dict[Partition, Committed]:
         return self.kafka.group(GROUP).commits
 
-    def store_late(self) -> None:
-        """Writes that timed out arrive after all."""
-        late, self.store.delayed = self.store.delayed, []
-        hook, self.store.hook = self.store.hook, None
-        for install in late:
-            _finish(self.store.install(install))
-        self.store.hook = hook
+    def witness(self, partition: Partition) -> Witness | None:
+        commit = self.committed().get(partition)
+        if commit is None:
+            return None
+        return read_witness(commit.metadata, partition, commit.next)
 
     def note_forgotten(self) -> None:
-        """Whether both testimonies about a partition are gone now."""
-        topic = self.kafka.topics.get(TOPIC)
-        for index in range(0 if topic is None else len(topic.logs)):
-            partition = Partition(TOPIC, index)
-            stored = _finish(self.store.peek(GROUP, [partition]))[partition]
-            commit = self.committed().get(partition)
-            ours = commit is not None and isinstance(
-                decode(commit.metadata, group=GROUP, partition=partition, committed=commit.next),
-                Ours,
-            )
-            if not isinstance(stored, Known) and not ours:
-                self.oracle.forgotten.add(self.log_of(index))
+        """Testimony was taken away: what nobody testifies to any more, nobody can know."""
+        for partition in self.partitions:
+            log = self.log_of(partition.index)
+            checkpoint, witness = self.store.standing(partition), self.witness(partition)
+            if checkpoint is None and witness is None:
+                self.oracle.forgotten.add(log)
+            self.oracle.testified(partition, self.named_gaps(partition))
+
+    def named_gaps(self, partition: Partition) -> set[GapId]:
+        """Open gaps that the store or a witness testifies to."""
+        gap, witness = self.store.standing_gap(partition), self.witness(partition)
+        named = set() if gap is None else {gap.id}
+        if witness is not None and witness.gap is not None:
+            named.add(witness.gap.id)
+        return named
+
+    def store_late(self) -> None:
+        """Writes that timed out arrive after all."""
+        self.store.deliver_delayed()
 
     # Time
 
     def tick(self, life: Life) -> None:
-        self.now += self.random.choice((0.02, 0.1, 0.1, 0.3))
         self.give(life, m.Tick())
 
 
-def _digest(record: Any) -> int:
-    from sidecar.kafka.frames import digests
+_OUTCOMES = (Outcome.APPLIED, Outcome.APPLIED, Outcome.RETRY, Outcome.DROPPED)
+_RESOLUTIONS = tuple(Resolution)
+READ_UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 
-    return int(digests([record])[0])
+
+def read_witness(metadata: str | None, partition: Partition, next_: Offset) -> Witness | None:
+    read = decode(metadata, group=GROUP, partition=partition, committed=next_)
+    return read.witness if isinstance(read, Ours) else None
 
 
-def _finish(work: Coroutine[Any, Any, Any]) -> Any:
+def finish(work: Coroutine[Any, Any, Any]) -> Any:
     try:
         work.send(None)
     except StopIteration as finished:
@@ -531,20 +710,13 @@ def _finish(work: Coroutine[Any, Any, Any]) -> Any:
     raise AssertionError("it was not to wait")
 
 
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
 def _short(value: object) -> str:
-    text = re.sub(r" at 0x[0-9a-f]+", "", str(value))
+    text = _ADDRESS.sub("", str(value))
     return text if len(text) < 300 else text[:300] + "…"
 
 
-__all__ = [
-    "AWAY",
-    "GROUP",
-    "POLICY",
-    "SESSION_SECONDS",
-    "TOPIC",
-    "Gap",
-    "Held",
-    "Life",
-    "Mishap",
-    "World",
-]
+Move: TypeAlias = tuple[str, int]
+"""What is to happen, and the number that everything left open in it is drawn from."""
