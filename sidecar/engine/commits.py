@@ -53,6 +53,9 @@ class Commits(Part):
         self.urgent = False
         self.in_flight: CommitInFlight | None = None
         self._sent_at = -1e9
+        self._tried_at = -1e9
+        """When nothing that waits could be committed. Apart from `_sent_at`: what comes and goes
+        more often than the backoff is long would put a commit off for ever."""
         self._backoff_seconds = 0.0
         self._read_back: m.Ask | None = None
         self._read_back_at = -1e9
@@ -141,7 +144,12 @@ class Commits(Part):
                             self.dirty.add(partition)
                         continue
                     cursor.committed = committed.next
-                    self.context.look(cursor, Cue.COMMIT_DIFFERED)
+                    checkpoint = cursor.checkpoint
+                    noted = None if checkpoint is None else checkpoint.replay
+                    if noted is not None and noted.first == committed.next:
+                        self.dirty.add(partition)  # written down already: ours may replace it
+                    else:
+                        self.context.look(cursor, Cue.COMMIT_DIFFERED)
                 case Unreadable():
                     pass
                 case _:
@@ -181,11 +189,11 @@ class Commits(Part):
         ):
             return
         now = self.context.now.monotonic
-        wait = max(
-            self._backoff_seconds,
-            0.0 if self.urgent else self.context.policy.commit_interval_seconds,
-        )
-        if now - self._sent_at < wait:
+        interval = 0.0 if self.urgent else self.context.policy.commit_interval_seconds
+        if (
+            now - self._sent_at < max(self._backoff_seconds, interval)
+            or now - self._tried_at < interval
+        ):
             return
         offsets = {
             partition: self.context.cursors[partition].commit_request(self.context.policy)
@@ -193,7 +201,7 @@ class Commits(Part):
             if self.context.cursors[partition].may_commit()
         }
         if not offsets:
-            self._sent_at = now
+            self._tried_at = now
             self.urgent = False
             return
         self._sent_at = now
