@@ -18,6 +18,7 @@ from sidecar import __version__
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("sidecar.cli.run", "Be the sidecar: join the group, hand out pages, keep the cursor."),
     "drain": ("sidecar.cli.drain", "Tell a running sidecar to stop fetching and flush."),
+    "doctor": ("sidecar.cli.doctor", "Check settings, servers, rights and the group's state."),
     "status": ("sidecar.cli.status", "Show where a group stands, partition by partition."),
     "explain": ("sidecar.cli.explain", "Explain where a partition stands, and what may be done."),
     "gaps": ("sidecar.cli.gaps", "List, show, acknowledge and resolve gaps."),

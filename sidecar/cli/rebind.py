@@ -133,7 +133,9 @@ async def _planned(
     cluster = known(await desk.log.cluster_id())
     members = known(await desk.group_members())
     if members.members:
-        fail(f"refused: the group has {len(members.members)} members in this cluster; stop them")
+        count = len(members.members)
+        many = f"{count} member{'' if count == 1 else 's'}"
+        fail(f"refused: the group has {many} in this cluster; stop them")
     partitions = known(await desk.store.partitions(desk.group))
     if not partitions:
         fail(f"the store keeps nothing of the group {desk.group}: nothing was moved")

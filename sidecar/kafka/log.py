@@ -320,6 +320,55 @@ class KafkaLog:
             return Known(GroupMembers("dead", ()))
         return Unreadable(answer.fault)
 
+    async def group_rights(self) -> Answer[frozenset[str] | None]:
+        """What this principal may do to the group, in Kafka's words. None: the broker does not
+        say, as it does not of a group that is not there yet."""
+        group: str = self._settings.group_id
+        answers = await self._ask(
+            lambda admin: admin.describe_consumer_groups(
+                [group], include_authorized_operations=True, request_timeout=self._timeout
+            ),
+            [group],
+        )
+        answer = answers[group]
+        if not isinstance(answer, _Failed):
+            return Known(_operations(answer))
+        return Known(None) if answer.code == KafkaError.GROUP_ID_NOT_FOUND else _unread(answer)
+
+    async def topic_rights(
+        self, names: Collection[str]
+    ) -> Mapping[str, Answer[frozenset[str] | None]]:
+        """Likewise; none are known where topics cannot be described."""
+        if not names or await self._can_describe() is False:
+            return dict.fromkeys(names, Known(None))
+        unique = list(dict.fromkeys(names))
+        answers = await self._ask(
+            lambda admin: admin.describe_topics(
+                TopicCollection(unique),
+                include_authorized_operations=True,
+                request_timeout=self._timeout,
+            ),
+            unique,
+        )
+        return {
+            name: _unread(answer) if isinstance(answer, _Failed) else Known(_operations(answer))
+            for name, answer in answers.items()
+        }
+
+    async def broker_settings(self) -> Answer[Mapping[str, str]]:
+        """Of one broker; they need the right to describe the cluster's configuration."""
+        metadata = await self._metadata(self._probe_topic())
+        if isinstance(metadata, _Failed):
+            return _unread(metadata)
+        broker = ConfigResource(ConfigResource.Type.BROKER, str(min(metadata.brokers, default=0)))
+        answers = await self._ask(
+            lambda admin: admin.describe_configs([broker], request_timeout=self._timeout), [broker]
+        )
+        answer = answers[broker]
+        if isinstance(answer, _Failed):
+            return _unread(answer)
+        return Known({name: entry.value or "" for name, entry in answer.items()})
+
     async def commit(
         self, requests: Mapping[Partition, CommitRequest]
     ) -> Mapping[Partition, Fault | None]:
@@ -654,6 +703,15 @@ class KafkaLog:
         """Its destructor waits for its threads: let that be where nobody else waits."""
         holder = [client]
         threading.Thread(target=holder.clear, name="kafka-log-end", daemon=True).start()
+
+
+def _unread(failed: _Failed) -> Unreadable:
+    return Unreadable(failed.fault)
+
+
+def _operations(description: Any) -> frozenset[str] | None:
+    operations = description.authorized_operations
+    return frozenset(one.name for one in operations) if operations else None
 
 
 def _topic_partition(partition: Partition) -> TopicPartition:

@@ -8,7 +8,7 @@ import yaml
 
 from tests.harness.world import World, values
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
 
 def test_status_of_a_whole_group_beside_its_members_and_without_any(world: World) -> None:
