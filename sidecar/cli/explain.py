@@ -102,7 +102,7 @@ async def _explained(desk: Standalone, topic: str, index: int, entries: int) -> 
     verdict = verdict_of(judgement)
     gap = evidence.stored.value.gap if isinstance(evidence.stored, Known) else None
     drawn = lines(evidence, judgement, checkpoint, anchor)
-    return {
+    document: dict[str, Any] = {
         "group": desk.group,
         "partition": msgspec.to_builtins(PartitionItem.of(view)),
         "member": None if member is None else {"id": member.id, "host": member.host},
@@ -126,6 +126,8 @@ async def _explained(desk: Standalone, topic: str, index: int, entries: int) -> 
             for entry in _newest(audit, gap, entries)
         ],
     }
+    plain: dict[str, Any] = msgspec.to_builtins(document)  # names of enums as text
+    return plain
 
 
 def _newest(

@@ -210,11 +210,16 @@ async def _search(
 def _told(beginning: Beginning, search: TailSearch) -> str:
     source = "given" if beginning.given else "committed"
     basis = f"begins at {beginning.baseline} ({source})"
+    if search.complete and search.last_found is not None:
+        return f"{basis}; the last record that was applied is found at {search.last_found}"
+    many = len(search.remembered)
     if search.last_found is None:
-        return f"{basis}; none of {len(search.remembered)} remembered records was found there"
-    many = f"{search.found} of {len(search.remembered)} remembered records found"
-    last = "" if search.complete else ", not the last one"
-    return f"{basis}; {many}{last}, up to {search.last_found}"
+        looked = "" if search.read_to is None else f" up to {search.read_to}"
+        return f"{basis}; none of {many} remembered records is found{looked}"
+    return (
+        f"{basis}; {search.found} of {many} remembered records are found, the newest at "
+        f"{search.last_found}, and not the last that was applied"
+    )
 
 
 async def _execute(desk: Standalone, found: Rebinding, by: str, why: str) -> None:

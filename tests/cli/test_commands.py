@@ -136,7 +136,8 @@ def test_a_drain_imports_no_client_library() -> None:
 def test_every_command_has_help_and_an_unknown_one_is_usage() -> None:
     """Exit 2 is for usage."""
     listed = invoke("--help").output
-    for name in ("run", "drain", "status", "gaps", "config", "openapi", "demo"):
+    people = ("doctor", "status", "explain", "gaps", "forget", "rebind")
+    for name in ("run", "drain", *people, "config", "openapi", "demo"):
         assert name in listed
         assert invoke(name, "--help").exit_code == 0
     assert invoke("explode").exit_code == 2

@@ -99,6 +99,9 @@ def test_a_healthy_partition_is_explained_beside_its_sidecar_and_without_it(worl
     (step,) = alone["next"]
     assert step["command"] == "cursor-sidecar run"
     assert alone["audit"][-1]["what"].startswith("claimed")
+    in_yaml = yaml.safe_load(world.command("explain", topic, "0", "-o", "yaml").output)
+    for name in ("verdict", "lines", "evidence", "next", "audit"):
+        assert in_yaml[name] == alone[name]
     shown = world.command("explain", topic, "0").output
     for text in ("16 ┼ anchor", "80 ┼ next, committed", "not yet applied: 20", "resume"):
         assert text in shown
