@@ -126,6 +126,12 @@ class _Client:
 
 
 _CLOSED = _Failed(RuntimeError("the connection to Kafka was closed"))
+_COORDINATOR_MOVES = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
+COORDINATOR_SECONDS = 0.1
 CONTROLLER_ASKED = 3
 CONTROLLER_SECONDS = 0.25
 NO_CONTROLLER_SECONDS = 60.0
@@ -308,32 +314,38 @@ class KafkaLog:
     async def members(self) -> Answer[GroupMembers]:
         """Who is in the group now, and what each of them has. A group that is not there is empty:
         before its first member, and after its last one's offsets expired."""
-        group: str = self._settings.group_id
-        answers = await self._ask(
-            lambda admin: admin.describe_consumer_groups([group], request_timeout=self._timeout),
-            [group],
-        )
-        answer = answers[group]
+        answer = await self._described_group(rights=False)
         if not isinstance(answer, _Failed):
             return Known(group_members(answer))
         if answer.code == KafkaError.GROUP_ID_NOT_FOUND:
             return Known(GroupMembers("dead", ()))
-        return Unreadable(answer.fault)
+        return _unread(answer)
 
     async def group_rights(self) -> Answer[frozenset[str] | None]:
         """What this principal may do to the group, in Kafka's words. None: the broker does not
         say, as it does not of a group that is not there yet."""
-        group: str = self._settings.group_id
-        answers = await self._ask(
-            lambda admin: admin.describe_consumer_groups(
-                [group], include_authorized_operations=True, request_timeout=self._timeout
-            ),
-            [group],
-        )
-        answer = answers[group]
+        answer = await self._described_group(rights=True)
         if not isinstance(answer, _Failed):
             return Known(_operations(answer))
         return Known(None) if answer.code == KafkaError.GROUP_ID_NOT_FOUND else _unread(answer)
+
+    async def _described_group(self, *, rights: bool) -> Any:
+        """The description, or `_Failed`. Whoever asks a cluster's first question about a group
+        makes its coordinator, and is told to ask again; so is everybody while one moves."""
+        group: str = self._settings.group_id
+        until = self._clock() + self._timeout
+        while True:
+            answers = await self._ask(
+                lambda admin: admin.describe_consumer_groups(
+                    [group], include_authorized_operations=rights, request_timeout=self._timeout
+                ),
+                [group],
+            )
+            answer = answers[group]
+            asked_again = isinstance(answer, _Failed) and answer.code in _COORDINATOR_MOVES
+            if not asked_again or self._clock() > until:
+                return answer
+            await asyncio.sleep(COORDINATOR_SECONDS)
 
     async def topic_rights(
         self, names: Collection[str]

@@ -125,7 +125,6 @@ def test_an_undecided_gap_does_not_get_lost_on_the_way(
     outside = Outsider(there)
     outside.create(topic, 1)
     outside.produce(topic, orders(0, 30)[20:], 0)
-    outside.commit("somebody-else", topic, 0, 0)  # the first group makes a cluster's coordinator
     code, planned = rebind(world, there, "--at", f"{topic}/0=0")
     assert code == 1
     assert gap.id in planned[0]["cannot"]
