@@ -151,6 +151,8 @@ class Cursor:
     """Of the first unread record, or of one before it."""
     end_reached: Offset | None = None
     caught_up: bool = False
+    short_end: Offset | None = None
+    """The log's end as it was last found below the position."""
 
     # The attempt
     owner: OwnerId | None = None

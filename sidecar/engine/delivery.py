@@ -303,12 +303,13 @@ class Delivery(Part):
         receipts = (page.run(head),) if head > page.done else ()
         if head == page.done:
             next_ = checkpoint.token.next
+        epoch = page.epoch_below(next_)  # 0 is one, too
         self.parts.writes.install(
             cursor,
             m.Purpose.PROMOTE,
             checkpoint.expected,
             self.advance(
-                cursor, checkpoint, next_, page.epoch_below(next_) or checkpoint.token.epoch
+                cursor, checkpoint, next_, checkpoint.token.epoch if epoch is None else epoch
             ),
             receipts=receipts,
             page=page,

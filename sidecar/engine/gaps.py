@@ -262,6 +262,8 @@ class Gaps(Part):
             return
         cursor.gap = None
         cursor.decided = gap
+        # Somebody decided knowing that the log was cut: what follows is judged on its own.
+        cursor.distrusted = False
         if cursor.phase is Phase.GAP:
             self.context.look(cursor, Cue.REQUESTED)
 

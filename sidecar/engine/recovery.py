@@ -38,6 +38,8 @@ READ_SO_FAR = (Phase.VERIFYING, Phase.CONCLUDING, Phase.COMMITTING, Phase.DELIVE
 """What was read in these phases may be of a log that is another by now, when its leader changed.
 Before them nothing was read, and what is read after a look is verified anyway."""
 
+SHORT_SECONDS = 1.0
+"""Between two questions for a log's end that lies below the position."""
 FAILURES_AT_ONCE = 2
 """Cursor errors of one recovery that are looked at without a pause in between."""
 
@@ -147,12 +149,28 @@ class Recovery(Part):
                 self.hold(cursor, judged, evidence)
             case verdict.Stand():
                 self.parts.gaps.stand(cursor, judged, evidence)
+            case verdict.Open() if self.first_heard_short(cursor, judged, evidence):
+                cursor.look_at = self.context.now.monotonic + SHORT_SECONDS
+                self.context.move(
+                    cursor, Step.WAIT, reason=Verdict.UNAVAILABLE, detail=judged.detail
+                )
             case verdict.Open():
                 self.parts.gaps.open(cursor, judged, evidence)
             case verdict.Go():
                 self.go(cursor, judged, evidence)
             case _:
                 assert_never(judged)
+
+    def first_heard_short(self, cursor: Cursor, judged: verdict.Open, evidence: Evidence) -> bool:
+        """A leader that was just elected answers with an end far below its log's, for a moment: a
+        position beyond the end is judged when the same end was named twice."""
+        end = evidence.log_end
+        if judged.reason not in (GapReason.LOG_TRUNCATED, GapReason.CURSOR_AHEAD):
+            return False
+        if not isinstance(end, Known):
+            return False
+        heard, cursor.short_end = cursor.short_end, end.value.high_watermark
+        return heard != cursor.short_end
 
     def unsettled(self, cursor: Cursor, detail: str) -> None:
         """Nothing is claimed now; the evidence is asked again in a while."""
