@@ -112,7 +112,7 @@ class _Sidecar:
         policy = settings.policy()
         metrics = Metrics(policy.group)
         client = client_settings(settings)
-        kafka = KafkaLog(client, log_line=None)
+        kafka = KafkaLog(client, log_line=None, say=self._client_line)
         self.runtime = Runtime(
             policy,
             engine=engine(policy, name=secrets.token_hex(6)),

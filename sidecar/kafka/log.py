@@ -146,12 +146,14 @@ class KafkaLog:
         *,
         request_timeout_seconds: float = 5.0,
         log_line: LogLine | None = None,
+        say: LogLine | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`log_line` takes the client's own lines, `say` what we have to say of the answers."""
         self._settings = settings
         self._timeout = request_timeout_seconds
         self._log = ClientLog(log_line, settings.secrets)
-        self._say = log_line
+        self._say = say
         self._configs_denied: set[str] = set()
         self._clock = clock
         self._client: _Client | None = None
