@@ -367,10 +367,12 @@ def test_a_page_that_was_out_when_a_gap_opened_is_lost() -> None:
 def test_a_partition_that_is_given_back_is_not_claimed_again() -> None:
     """While its last offsets are settled the next owner may already be claiming it."""
     rig = resting(pages=1)
+    rig.withholding = (m.AskTopics,)
+    rig.consume(1)
     offer = rig.page()
     answers: list[object] = []
-    rig.withholding = (m.AskTopics,)
     rig.give(Revoked((PARTITION,), lost=False, answer=answers.append))
+    assert answers == [], "its last offset waits for the topic's identity"
     rig.commands.clear()
     rig.give(LeaderChanged((PARTITION,)))
     refused = rig.report(offer)
@@ -479,6 +481,6 @@ def test_requests_that_wait_for_a_page_are_bounded() -> None:
     rig = Rig()
     for _ in range(PARKED_MAX):
         assert rig.want() not in rig.answers
-    refused = rig.answers[rig.want()]
+    refused = rig.answers.get(rig.want())
     assert isinstance(refused, Refusal)
     assert refused.refused is Refused.BUSY
