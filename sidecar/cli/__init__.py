@@ -26,6 +26,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "holds": ("sidecar.cli.holds", "List, show and answer holds that are no gaps."),
     "pause": ("sidecar.cli.pause:pause", "Deliver nothing of a partition for a while."),
     "continue": ("sidecar.cli.pause:resume", "Deliver a paused partition again."),
+    "replay": ("sidecar.cli.replay", "Deliver again what was applied."),
     "skip": ("sidecar.cli.skip", "Pass one record, because a person says so."),
     "rebind": ("sidecar.cli.rebind", "Say that the group moved to another cluster."),
     "config": ("sidecar.cli.config", "Show the effective settings, their schema or reference."),

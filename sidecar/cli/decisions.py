@@ -92,6 +92,7 @@ async def _leave(desk: Standalone, request: Request) -> None:
 
 async def _settled(desk: Standalone, request: Request) -> Request:
     from sidecar.core.faults import Known
+    from sidecar.core.request import RequestKind
 
     loop = asyncio.get_running_loop()
     end = loop.time() + WAIT_SECONDS
@@ -100,12 +101,23 @@ async def _settled(desk: Standalone, request: Request) -> Request:
         for one in answer.value if isinstance(answer, Known) else ():
             if one.id == request.id and not one.pending:
                 return one
+        if request.kind is RequestKind.REPLAY and await _replaying(desk, request):
+            return request
         await asyncio.sleep(LOOK_SECONDS)
     fail(
         f"{request.id} is kept and was not executed in {WAIT_SECONDS:g} s; the owner of "
         f"{request.partition} will execute it when it can: look at its state and the audit",
         TIMED_OUT,
     )
+
+
+async def _replaying(desk: Standalone, request: Request) -> bool:
+    """A replay is settled when it is done, which may take long: that it began is enough."""
+    from sidecar.core.faults import Known
+
+    reading = (await desk.store.read(desk.group, [request.partition]))[request.partition]
+    replaying = reading.value.checkpoint.replaying if isinstance(reading, Known) else None
+    return replaying is not None and replaying.request == request.id
 
 
 async def resolve(desk: Standalone, gap: Gap, wanted: ResolveRequest, *, execute: bool) -> Gap:
@@ -197,8 +209,8 @@ def request_document(request: Request) -> dict[str, Any]:
 def told_of(request: Request) -> str:
     if request.pending:
         return (
-            f"kept as {request.id}: no member of the group has {request.partition} now; whoever "
-            "has it next executes it"
+            f"kept as {request.id}, and not done yet: whoever has {request.partition}, or has it "
+            "next, executes it; `status` shows it"
         )
     return request.detail or request.state.value
 

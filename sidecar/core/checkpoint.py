@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from sidecar.core.faults import Fault
 from sidecar.core.gap import Gap
-from sidecar.core.request import Request, RequestState
+from sidecar.core.request import Request, RequestId, RequestState
 from sidecar.core.types import (
     AttemptId,
     ClusterId,
@@ -79,6 +79,22 @@ class Paused:
 
 
 @dataclass(frozen=True, slots=True)
+class Replaying:
+    """`[first, end)` is being delivered again for a request; `position` is what comes next, and
+    `gone` how many of its offsets the log had lost by then."""
+
+    request: RequestId
+    by: str
+    first: Offset
+    position: Offset
+    end: Offset
+    gone: int = 0
+
+    def __str__(self) -> str:
+        return f"delivering [{self.first}, {self.end}) again for {self.by}: at {self.position}"
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """`horizon`: the offset up to which records may have been handed out.
 
@@ -103,6 +119,7 @@ class Checkpoint:
     store_epoch: str = ""
     resolved: GapId | None = None
     paused: Paused | None = None
+    replaying: Replaying | None = None
 
     @property
     def applied(self) -> Offset:

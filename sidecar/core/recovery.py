@@ -31,6 +31,8 @@ class Phase(StrEnum):
     CONCLUDING = "concluding"
     """The overlap was read; the log start is asked after it."""
     DELIVERING = "delivering"
+    REPLAYING = "replaying"
+    """Records that were applied are delivered again, because somebody asked for it."""
     OPENING = "opening"
     """The compare-and-swap that opens a gap."""
     GAP = "gap"
@@ -58,6 +60,7 @@ class Step(StrEnum):
     """The anchor itself differs: older receipts are read for the last one that matches."""
     VERIFIED = "verified"
     OPENED = "opened"
+    REPLAY = "replay"
 
 
 TRANSITIONS: Mapping[tuple[Phase, Step], Phase] = MappingProxyType(
@@ -94,6 +97,9 @@ TRANSITIONS: Mapping[tuple[Phase, Step], Phase] = MappingProxyType(
         (Phase.DELIVERING, Step.OPEN): Phase.OPENING,
         (Phase.DELIVERING, Step.LOST): Phase.WAITING,
         (Phase.DELIVERING, Step.HOLD): Phase.HELD,
+        (Phase.DELIVERING, Step.REPLAY): Phase.REPLAYING,
+        (Phase.REPLAYING, Step.LOOK): Phase.LOOKING,
+        (Phase.REPLAYING, Step.LOST): Phase.WAITING,
         (Phase.OPENING, Step.OPENED): Phase.GAP,
         (Phase.OPENING, Step.LOST): Phase.WAITING,
         (Phase.GAP, Step.LOOK): Phase.LOOKING,
@@ -114,6 +120,7 @@ STATES: Mapping[Phase, PartitionState] = MappingProxyType(
         Phase.VERIFYING: PartitionState.RECOVERING,
         Phase.CONCLUDING: PartitionState.RECOVERING,
         Phase.DELIVERING: PartitionState.DELIVERING,
+        Phase.REPLAYING: PartitionState.DELIVERING,
         Phase.OPENING: PartitionState.RECOVERING,
         Phase.GAP: PartitionState.GAP,
         Phase.HELD: PartitionState.HELD,

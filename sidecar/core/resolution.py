@@ -284,6 +284,7 @@ def _new_lineage(case: _Case, at: Offset) -> Checkpoint:
         token=Token(at, None),
         horizon=Offset(max(at, case.end)),
         gap=None,
+        replaying=None,
     )
 
 
@@ -301,6 +302,7 @@ def _new_incarnation(case: _Case, at: Offset) -> Checkpoint:
         token=Token(at, None),
         horizon=Offset(max(at, case.end)),
         gap=None,
+        replaying=None,
     )
 
 

@@ -172,6 +172,8 @@ class Condition(StrEnum):
     COMMIT_REFUSED = "commit_refused"
     REPLAY_REQUESTED = "replay_requested"
     NO_PROGRESS = "no_progress"
+    REPLAYING = "replaying"
+    """Records that were applied are delivered again, because somebody asked for it."""
     PAUSED = "paused"
     """Somebody wants nothing delivered of it."""
 

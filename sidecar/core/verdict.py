@@ -472,6 +472,7 @@ def _both(facts: _Facts, checkpoint: Checkpoint, witness: Witness) -> Judgement:
         generation=Generation(max(checkpoint.generation, witness.generation)),
         replay=checkpoint.replay,
         paused=checkpoint.paused,
+        replaying=checkpoint.replaying,
     )
     return _range(
         facts,

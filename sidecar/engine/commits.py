@@ -303,11 +303,12 @@ class Commits(Part):
                 if (
                     topic.topic_id is not None
                     and not cursor.revoking
-                    and cursor.phase in (Phase.DELIVERING, Phase.COMMITTING, Phase.GAP)
+                    and cursor.phase
+                    in (Phase.DELIVERING, Phase.REPLAYING, Phase.COMMITTING, Phase.GAP)
                 ):
                     self.context.look(cursor, Cue.TOPIC_ID_DIFFERED)
             case Unreadable(fault):
-                if cursor.phase not in (Phase.DELIVERING, Phase.COMMITTING):
+                if cursor.phase not in (Phase.DELIVERING, Phase.REPLAYING, Phase.COMMITTING):
                     pass
                 elif fault.kind is FaultKind.TOPIC_UNKNOWN:
                     self.context.look(cursor, Cue.TOPIC_ID_DIFFERED)

@@ -31,6 +31,7 @@ from sidecar.core.views import (
 )
 from sidecar.engine import messages as m
 from sidecar.engine.cursor import Cursor
+from sidecar.engine.hand import Hand
 from sidecar.errors import InvariantBroken
 
 WAIT_SECONDS_MIN = 0.25
@@ -111,6 +112,11 @@ class Context:
         """Asks for evidence; whatever was asked before is late from now on."""
         if cursor.revoking:
             return
+        if cursor.phase is Phase.REPLAYING and cursor.next is not None:
+            # What is in hand is of the past; it is read again from where its progress stands.
+            self.fence(cursor, "the ground is looked at again; these records come again")
+            self.stop_fetching(cursor)
+            cursor.hand = Hand(cursor.next, cursor.next)
         self.move(cursor, Step.LOOK)
         cursor.cue = cue
         cursor.look_at = None

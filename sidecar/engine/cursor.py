@@ -280,7 +280,7 @@ class Cursor:
             return self.gap is not None and _committable(self.gap)
         if self.phase is Phase.HELD:
             return self.drained
-        return self.phase in (Phase.DELIVERING, Phase.COMMITTING)
+        return self.phase in (Phase.DELIVERING, Phase.REPLAYING, Phase.COMMITTING)
 
     def commit_request(self, policy: Policy) -> CommitRequest:
         assert self.checkpoint is not None
@@ -330,7 +330,9 @@ class Cursor:
             key_prefixes=[
                 (line.first, f"{prefix}/{line.number}/{self.partition.index}/") for line in lines
             ],
-            redelivered_below=Offset(last + 1) if again else self.redelivered_below,
+            redelivered_below=Offset(last + 1)
+            if again or self.phase is Phase.REPLAYING
+            else self.redelivered_below,
         )
 
     def answer(self, page: Page | None) -> ReportAnswer:
@@ -407,11 +409,14 @@ class Cursor:
 
     @property
     def _told(self) -> str:
-        """What it is doing stands in its state; what keeps it from being done is the news."""
+        """What keeps it from going on, or what people asked of it, is the news; else how it came
+        to where it is."""
         if self.denied is not None:
             return f"the store refuses the write: {self.denied.detail}"
-        paused = None if self.checkpoint is None else self.checkpoint.paused
-        return self.detail if paused is None else str(paused)
+        checkpoint = self.checkpoint
+        if checkpoint is None or self.state is not PartitionState.DELIVERING:
+            return self.detail
+        return str(checkpoint.paused or checkpoint.replaying or self.detail)
 
     def _seconds_to_loss(self, now: Instant) -> float | None:
         unread = self.unread

@@ -31,6 +31,7 @@ from sidecar.engine.context import Context
 from sidecar.engine.cursor import Cursor, Waiter
 from sidecar.engine.hand import Page
 from sidecar.engine.parts import Part
+from sidecar.engine.replays import replay_pends
 from sidecar.errors import InvariantBroken
 
 PARKED_MAX = 1024
@@ -94,7 +95,8 @@ class Delivery(Part):
 
     def offerable(self, cursor: Cursor) -> bool:
         hand, now = cursor.hand, self.context.now.monotonic
-        if cursor.phase is not Phase.DELIVERING or cursor.revoking or hand is None:
+        replaying = cursor.phase is Phase.REPLAYING
+        if not (replaying or cursor.phase is Phase.DELIVERING) or cursor.revoking or hand is None:
             return False
         if cursor.checkpoint is None or cursor.checkpoint.paused is not None:
             return False
@@ -102,7 +104,10 @@ class Delivery(Part):
             return False
         page = hand.page
         if page is None:
-            return bool(hand.ready)
+            if not replaying:
+                return bool(hand.ready) and not replay_pends(cursor)
+            asked = cursor.checkpoint.replaying
+            return asked is not None and hand.head is not None and hand.head < asked.end
         if page.resolved:
             return False
         return (page.closed and now >= page.offer_after) or now >= page.deadline
@@ -118,7 +123,9 @@ class Delivery(Part):
             columns = hand.cut_page(
                 records_max=min(wanted.page.records_max, self.context.policy.page_records_max),
                 bytes_max=min(wanted.page.bytes_max, self.context.policy.page_bytes_max),
-                below=checkpoint.horizon,
+                below=checkpoint.horizon
+                if checkpoint.replaying is None
+                else checkpoint.replaying.end,
             )
             if columns is None:
                 self.extend_horizon(cursor)
@@ -126,7 +133,7 @@ class Delivery(Part):
             offsets, digests, records, epochs = columns
             outcomes: list[Outcome | None] = [None] * len(offsets)
             durable: set[int] = set()
-            if cursor.ahead:
+            if cursor.ahead and checkpoint.replaying is None:
                 other = self.skip_known(cursor, offsets, digests, outcomes, durable)
                 if other is not None:
                     self.parts.recovery.diverged_ahead(cursor, other)
@@ -276,6 +283,9 @@ class Delivery(Part):
         """Promotes the resolved head, if there is one and nothing forbids it now. `requests` are
         what resolved it, where a person did."""
         hand, checkpoint = cursor.hand, cursor.checkpoint
+        if cursor.phase is Phase.REPLAYING:
+            self.parts.replays.advance(cursor)
+            return
         if (
             cursor.phase is not Phase.DELIVERING
             or cursor.install is not None

@@ -15,6 +15,7 @@ from sidecar.core.facts import (
 )
 from sidecar.core.faults import FaultKind
 from sidecar.core.policy import Policy
+from sidecar.core.recovery import Phase
 from sidecar.core.types import (
     Instant,
     Offset,
@@ -37,6 +38,7 @@ from sidecar.engine.membership import Membership
 from sidecar.engine.parts import Parts
 from sidecar.engine.reading import Reading
 from sidecar.engine.recovery import Recovery
+from sidecar.engine.replays import Replays
 from sidecar.engine.requests import Requests
 from sidecar.engine.writes import Writes
 from sidecar.ports import (
@@ -68,6 +70,7 @@ class Engine:
             Conditions(self.context),
             Forecasts(self.context),
             Requests(self.context),
+            Replays(self.context),
         )
         self.parts.introduce()
 
@@ -190,6 +193,8 @@ class Engine:
             parts.delivery.expire_waiters(cursor)
             parts.commits.refresh(cursor)
             parts.requests.advance(cursor)
+            if cursor.phase is Phase.REPLAYING:
+                parts.replays.advance(cursor)
         parts.enrolling.enrol()
         held = tuple(c.partition for c in self.context.cursors.values() if not c.revoking)
         if held:

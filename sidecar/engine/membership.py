@@ -26,6 +26,7 @@ from sidecar.ports import (
     Revoked,
 )
 
+_LIVE = (Phase.DELIVERING, Phase.REPLAYING)
 REVOKE_SECONDS = 3.0
 WATCH_SECONDS = 0.5
 
@@ -101,9 +102,7 @@ class Membership(Part):
                 revocation.offsets = {
                     c.partition: c.commit_request(self.context.policy)
                     for c in cursors
-                    if c.phase is Phase.DELIVERING
-                    and c.committed != c.next
-                    and c.asked_replay is None
+                    if c.phase in _LIVE and c.committed != c.next and c.asked_replay is None
                 }
                 named = self.parts.commits.pinned_topics(revocation.offsets)
                 if named:
@@ -148,11 +147,7 @@ class Membership(Part):
                 counted = reading.value.requests if isinstance(reading, Known) else None
                 self.parts.requests.heard(cursor, event.requests[partition], counted)
             if isinstance(reading, Unreadable):
-                if (
-                    cursor.owner is not None
-                    and reading.fault.denied
-                    and cursor.phase is Phase.DELIVERING
-                ):
+                if cursor.owner is not None and reading.fault.denied and cursor.phase in _LIVE:
                     self.context.look(cursor, Cue.ACCESS_DENIED)
                 continue
             if cursor.owner is None:
@@ -161,7 +156,7 @@ class Membership(Part):
             if isinstance(reading, Known) and reading.value.owner == cursor.owner and not forgot:
                 cursor.owner_seen_at = max(cursor.owner_seen_at, event.asked_at)
                 continue
-            if cursor.live and cursor.phase is Phase.DELIVERING and cursor.install is None:
+            if cursor.live and cursor.phase in _LIVE and cursor.install is None:
                 if isinstance(reading, Absent):
                     detail = "the store holds no checkpoint any more"
                 elif forgot:

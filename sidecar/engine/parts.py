@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sidecar.engine.membership import Membership
     from sidecar.engine.reading import Reading
     from sidecar.engine.recovery import Recovery
+    from sidecar.engine.replays import Replays
     from sidecar.engine.requests import Requests
     from sidecar.engine.writes import Writes
 
@@ -41,6 +42,7 @@ class Parts:
     conditions: Conditions
     forecasts: Forecasts
     requests: Requests
+    replays: Replays
 
     def introduce(self) -> None:
         """Lets each part know the others."""
@@ -56,5 +58,6 @@ class Parts:
             self.conditions,
             self.forecasts,
             self.requests,
+            self.replays,
         ):
             part.parts = self

@@ -19,6 +19,7 @@ from sidecar.engine import messages as m
 from sidecar.engine.context import Context
 from sidecar.engine.cursor import Cursor
 from sidecar.engine.parts import Part
+from sidecar.engine.replays import replay_pends
 from sidecar.ports import (
     Batch,
     EndReached,
@@ -145,7 +146,10 @@ class Reading(Part):
         for first, end in covered:
             kind = "trailing" if end == hand.position and not hand.ready else "inner"
             self.context.note(HoleCovered(cursor.partition, first, end, kind))
-        if lost is not None:
+        if lost is not None and cursor.phase is Phase.REPLAYING:
+            # The log start is within it: looked at, and gone on with from there.
+            self.context.look(cursor, Cue.CURSOR_ERROR)
+        elif lost is not None:
             # What follows cannot be covered: deliver what is in hand, then look.
             self.context.stop_fetching(cursor)
             cursor.look_when_drained = Cue.CURSOR_ERROR
@@ -198,6 +202,7 @@ class Reading(Part):
         hand, end, next_ = cursor.hand, cursor.readable_end, cursor.next
         caught_up = (
             cursor.phase is Phase.DELIVERING
+            and not replay_pends(cursor)
             and hand is not None
             and hand.empty
             and hand.trailing is None

@@ -34,7 +34,10 @@ from sidecar.ports import (
 )
 
 BLOCKED_SECONDS_MAX = 60.0
-READ_SO_FAR = (Phase.VERIFYING, Phase.CONCLUDING, Phase.COMMITTING, Phase.DELIVERING)
+READ_SO_FAR = (
+    *(Phase.VERIFYING, Phase.CONCLUDING, Phase.COMMITTING),
+    *(Phase.DELIVERING, Phase.REPLAYING),
+)
 """What was read in these phases may be of a log that is another by now, when its leader changed.
 Before them nothing was read, and what is read after a look is verified anyway."""
 
@@ -487,6 +490,9 @@ class Recovery(Part):
         self.context.note(FaultMet(event.fault, event.partition))
         if cursor.hand is not None:
             cursor.hand.disturbed = True
+        if event.blocked_at is not None and cursor.phase is Phase.REPLAYING:
+            self.parts.replays.blocked(cursor, event.blocked_at, event.fault.detail)
+            return
         if event.blocked_at is not None and cursor.phase in READ_SO_FAR:
             self.blocked(cursor, event.blocked_at, event.fault.detail)
             return

@@ -39,8 +39,9 @@ from sidecar.core.views import Refusal, Refused
 from sidecar.engine import messages as m
 from sidecar.engine.cursor import SETTLED_KEPT, Cursor, Resolving
 from sidecar.engine.parts import Part
+from sidecar.errors import InvariantBroken
 
-RESTING = (Phase.DELIVERING, Phase.GAP, Phase.HELD)
+RESTING = (Phase.DELIVERING, Phase.REPLAYING, Phase.GAP, Phase.HELD)
 """Where a partition stands still: what it is asked there is judged by what was found."""
 FLAGS = (RequestKind.PAUSE, RequestKind.CONTINUE)
 
@@ -93,14 +94,9 @@ class Requests(Part):
             case RequestKind.SKIP:
                 self._skip(cursor, request)
             case RequestKind.REPLAY:
-                self._unknown(cursor, request)
+                self.parts.replays.asked(cursor, request)
             case _:
                 assert_never(request.kind)
-
-    def _unknown(self, cursor: Cursor, request: Request) -> None:
-        self.refuse(
-            cursor, request, Refused.REQUEST_REFUSED, f"this release cannot {request.kind} yet"
-        )
 
     # Gaps
 
@@ -133,6 +129,11 @@ class Requests(Part):
     # Holds
 
     def _answer(self, cursor: Cursor, request: Request) -> None:
+        checkpoint = cursor.checkpoint
+        replaying = None if checkpoint is None else checkpoint.replaying
+        if replaying is not None and replaying.request == request.id:
+            self.parts.replays.asked(cursor, request)
+            return
         view = next((v for v in cursor.hold_views() if v.id == request.target), None)
         answer = str(request.arguments.get("answer", ""))
         if view is None:
@@ -161,15 +162,18 @@ class Requests(Part):
                 self._pass_blocked(cursor, request)
             case Condition.REPLAY_REQUESTED if answer == "dismiss":
                 self._dismiss(cursor, request)
+            case Condition.REPLAY_REQUESTED:
+                asked = None if cursor.checkpoint is None else cursor.checkpoint.replay
+                self.parts.replays.asked(cursor, request, asked)
             case _:
-                self._unknown(cursor, request)
+                raise InvariantBroken("holds_answered", f"{view.verdict} permits {answer}")
 
     def _dismiss(self, cursor: Cursor, request: Request) -> None:
         checkpoint = cursor.checkpoint
         if cursor.phase is not Phase.DELIVERING or checkpoint is None:
             return
         done = request.done(f"{checkpoint.replay} is not delivered again", at=self.context.now.wall)
-        self._write(cursor, checkpoint.succeed(replay=None), done)
+        self.write(cursor, checkpoint.succeed(replay=None), done)
 
     def starts(self, cursors: Iterable[Cursor]) -> dict[Partition, Start]:
         """Where somebody said that a partition begins, by answering what it was held for."""
@@ -205,10 +209,11 @@ class Requests(Part):
 
     def _flag(self, cursor: Cursor, request: Request) -> None:
         checkpoint = cursor.checkpoint
-        if cursor.phase not in (Phase.DELIVERING, Phase.GAP) or checkpoint is None:
+        flagging = (Phase.DELIVERING, Phase.REPLAYING, Phase.GAP)
+        if cursor.phase not in flagging or checkpoint is None:
             return
         flagged, done = self._flagged(checkpoint, request)
-        self._write(cursor, flagged.succeed(), done)
+        self.write(cursor, flagged.succeed(), done)
 
     def _flagged(self, checkpoint: Checkpoint, request: Request) -> tuple[Checkpoint, Request]:
         now, pause = self.context.now.wall, request.kind is RequestKind.PAUSE
@@ -253,6 +258,13 @@ class Requests(Part):
                 self._pass_blocked(cursor, request)
             else:
                 self._not_the_head(cursor, request, cursor.blocked_at)
+        elif cursor.phase is Phase.REPLAYING:
+            self.refuse(
+                cursor,
+                request,
+                Refused.REQUEST_REFUSED,
+                "a replay is under way: the head of the line is not read; ask when it is done",
+            )
         elif cursor.phase in (Phase.HELD, Phase.GAP):
             self.refuse(
                 cursor,
@@ -299,9 +311,7 @@ class Requests(Part):
         next_ = checkpoint.token.next
         if at < next_:
             detail = f"the record at {at} was applied and cannot be compared any more: forgotten"
-            self._write(
-                cursor, checkpoint.succeed(), request.done(detail, at=self._wall), ends=True
-            )
+            self.write(cursor, checkpoint.succeed(), request.done(detail, at=self._wall), ends=True)
             return
         behind = Offset(at + 1)
         moved = checkpoint.succeed(
@@ -327,7 +337,7 @@ class Requests(Part):
         passed = resolve(gap, decision, end=behind, evidence=gap.evidence)
         assert passed is not None
         done = request.done(f"reading goes on at {behind}", at=self._wall)
-        self._write(cursor, moved, done, gaps=(passed,), ends=True)
+        self.write(cursor, moved, done, gaps=(passed,), ends=True)
 
     # Settling
 
@@ -335,7 +345,7 @@ class Requests(Part):
     def _wall(self) -> float:
         return self.context.now.wall
 
-    def _write(
+    def write(
         self,
         cursor: Cursor,
         checkpoint: Checkpoint,
@@ -367,9 +377,15 @@ class Requests(Part):
         checkpoint = cursor.checkpoint
         if checkpoint is None:
             return
-        paused, replay = checkpoint.paused, checkpoint.replay
+        paused, replay, replaying = checkpoint.paused, checkpoint.replay, checkpoint.replaying
         self.context.condition(
             cursor, Condition.PAUSED, paused is not None, "" if paused is None else str(paused)
+        )
+        self.context.condition(
+            cursor,
+            Condition.REPLAYING,
+            replaying is not None,
+            "" if replaying is None else str(replaying),
         )
         self.context.condition(
             cursor,

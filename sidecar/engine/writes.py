@@ -156,7 +156,9 @@ class Writes(Part):
                     self.context.note(GapChanged(gap))
                 if cursor.phase is Phase.HELD and not cursor.revoking:
                     self.context.look(cursor, Cue.REQUESTED)
+                self.parts.replays.noted(cursor)
                 self.parts.delivery.promote(cursor)
+                self.parts.requests.advance(cursor)
             case m.Purpose.OPEN:
                 cursor.gap = install.gaps[-1]
                 if cursor.phase is Phase.OPENING:

@@ -15,7 +15,8 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from sidecar.core.checkpoint import Audit, Checkpoint, Identity, Paused
+from sidecar.core.checkpoint import Audit, Checkpoint, Identity, Paused, Replaying
+from sidecar.core.request import RequestId
 from sidecar.core.types import (
     ClusterId,
     GapId,
@@ -64,6 +65,7 @@ class _Body(msgspec.Struct):
     store_epoch: str = ""
     resolved: str | None = None
     paused: tuple[str, str, float] | None = None
+    replaying: tuple[str, str, int, int, int, int] | None = None
 
 
 class _Audit(msgspec.Struct):
@@ -134,6 +136,7 @@ def encode_body(checkpoint: Checkpoint) -> bytes:
             None
             if checkpoint.paused is None
             else (checkpoint.paused.by, checkpoint.paused.why, checkpoint.paused.at),
+            None if checkpoint.replaying is None else _replaying_out(checkpoint.replaying),
         )
     )
 
@@ -190,7 +193,18 @@ def decode_checkpoint(fields: Sequence[bytes | None]) -> Checkpoint:
         wire.store_epoch,
         None if wire.resolved is None else GapId(wire.resolved),
         None if wire.paused is None else Paused(*wire.paused),
+        None if wire.replaying is None else _replaying_in(*wire.replaying),
     )
+
+
+def _replaying_out(given: Replaying) -> tuple[str, str, int, int, int, int]:
+    return given.request, given.by, given.first, given.position, given.end, given.gone
+
+
+def _replaying_in(
+    request: str, by: str, first: int, position: int, end: int, gone: int
+) -> Replaying:
+    return Replaying(RequestId(request), by, Offset(first), Offset(position), Offset(end), gone)
 
 
 def interval(first: int, end: int | None) -> Interval:

@@ -11,7 +11,7 @@ from sidecar.core.facts import GapChanged, RequestSettled
 from sidecar.core.faults import Component, Fault, FaultKind
 from sidecar.core.gap import Resolution
 from sidecar.core.policy import Adopt, Start
-from sidecar.core.request import Request, RequestKind, RequestState
+from sidecar.core.request import Request, RequestId, RequestKind, RequestState
 from sidecar.core.types import Condition, Interval, IsolationLevel, Offset, Partition, Verdict
 from tests.engine.stand import GROUP, P0, TOPIC, Life, Stand, finish
 from tests.fakes.store import AWAY
@@ -451,3 +451,164 @@ def test_a_record_of_the_overlap_that_cannot_be_read_any_more_is_not_compared() 
     assert stand.view(life).next == 4
     assert finish(stand.store.gaps(GROUP)).value == []
     stand.apply(life, 4)
+
+
+# --- replay ---------------------------------------------------------------------------------------
+
+
+def ask_again(stand: Stand, first: int | None, end: int) -> RequestId:
+    arguments: dict[str, Any] = {"from": first, "to": end}
+    return stand.ask(RequestKind.REPLAY, **arguments)
+
+
+def replayed(stand: Stand, life: Life) -> list[int]:
+    """Takes and applies what comes, as long as something does."""
+    offsets: list[int] = []
+    while (page := stand.take(life)) is not None:
+        assert all(offset < page.redelivered_below for offset in page.offsets)
+        offsets += page.offsets
+        stand.report(life, page)
+    return offsets
+
+
+def test_an_interval_is_delivered_again_flagged_and_nothing_moves() -> None:
+    """Under the keys of old, before anything new; then the partition goes on where it stood."""
+    stand = Stand(records=12)
+    life = stand.start()
+    first = stand.take(life)
+    assert first is not None
+    stand.report(life, first)
+    stand.apply(life, 4)
+    before, generation = receipts(stand), stand.view(life).next
+    name = ask_again(stand, 1, 6)
+    stand.run(1.0)
+    shown = stand.view(life)
+    assert (shown.state, shown.detail) == (
+        "delivering",
+        "delivering [1, 6) again for on-call: at 1",
+    )
+    assert Condition.REPLAYING in shown.conditions
+    page = stand.take(life)
+    assert page is not None
+    assert list(page.offsets) == [1, 2, 3, 4]
+    assert page.redelivered_below > 4
+    assert page.key_prefixes == first.key_prefixes
+    answer = stand.report(life, page)
+    assert (answer.applied, answer.next) == (7, 8)
+    assert stand.asked(name).pending
+    rest = stand.take(life)
+    assert rest is not None
+    assert list(rest.offsets) == [5]
+    stand.report(life, rest)
+    stand.until(lambda: not stand.asked(name).pending, 2.0)
+    assert stand.asked(name).detail == "[1, 6) was delivered again"
+    assert (receipts(stand), stand.view(life).next) == (before, generation)
+    assert stand.view(life).committed == 8
+    page = stand.take(life, 3.0)
+    assert page is not None
+    assert page.first == 8
+    assert stand.view(life).conditions == ()
+
+
+def test_a_replay_goes_on_where_it_was_after_its_owner_died() -> None:
+    """And nobody is caught up while it pends."""
+    stand = Stand(records=8)
+    life = stand.start()
+    stand.apply(life, 8)
+    stand.until(lambda: stand.view(life).caught_up)
+    name = ask_again(stand, 0, 8)
+    stand.run(1.0)
+    assert not stand.view(life).caught_up
+    page = stand.take(life)
+    assert page is not None
+    stand.report(life, page)
+    stand.kill(life)
+    life = stand.start()
+    assert replayed(stand, life) == [4, 5, 6, 7]
+    assert stand.asked(name).state is RequestState.DONE
+    stand.until(lambda: stand.view(life).caught_up)
+
+
+def test_a_page_that_is_out_is_finished_before_a_replay_begins() -> None:
+    stand = Stand(records=12)
+    life = stand.start()
+    stand.apply(life, 4)
+    page = stand.take(life)
+    assert page is not None
+    ask_again(stand, 0, 2)
+    stand.run(1.0)
+    assert stand.report(life, page).next == 8
+    again = stand.take(life)
+    assert again is not None
+    assert list(again.offsets) == [0, 1]
+
+
+def test_what_the_log_no_longer_holds_of_an_interval_is_said() -> None:
+    stand = Stand(records=8)
+    life = stand.start()
+    stand.apply(life, 8)
+    stand.kafka.delete_records(TOPIC, 0, 3)
+    stand.run(2.0)
+    name = ask_again(stand, 1, 8)
+    stand.run(1.0)
+    assert replayed(stand, life) == [3, 4, 5, 6, 7]
+    assert stand.asked(name).detail == "[1, 8) was delivered again; 2 offsets of it were gone"
+    gone = ask_again(stand, 1, 3)
+    stand.run(1.0)
+    assert "the log begins at 3" in stand.asked(gone).detail
+
+
+@pytest.mark.parametrize(("first", "end"), [(4, 4), (6, 2), (0, 9), (-1, 3), (None, 3)])
+def test_only_what_was_applied_is_delivered_again(first: int | None, end: int) -> None:
+    stand = Stand(records=12)
+    life = stand.start()
+    stand.apply(life, 8)
+    name = ask_again(stand, first, end)
+    stand.run(1.0)
+    assert stand.asked(name).state is RequestState.REFUSED
+
+
+def test_a_leader_that_changes_interrupts_a_replay_and_loses_nothing_of_it() -> None:
+    stand = Stand(records=8)
+    life = stand.start()
+    stand.apply(life, 8)
+    name = ask_again(stand, 0, 8)
+    stand.run(1.0)
+    page = stand.take(life)
+    assert page is not None
+    stand.kafka.elect(TOPIC, 0)
+    stand.run(1.0)
+    assert replayed(stand, life) == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert stand.asked(name).state is RequestState.DONE
+
+
+def test_a_record_that_cannot_be_read_ends_a_replay_and_not_the_partition() -> None:
+    stand = Stand(records=9)
+    life = stand.start()
+    stand.apply(life, 8)
+    stand.run(2.0)
+    stand.kafka.poison(TOPIC, 0, 2)
+    name = ask_again(stand, 2, 4)
+    stand.run(1.0)
+    assert stand.asked(name).state is RequestState.REFUSED
+    assert "the record at 2 cannot be read" in stand.asked(name).detail
+
+
+def test_a_replay_that_somebody_asked_for_by_committing_is_granted_by_an_answer() -> None:
+    """The interval between the foreign offset and ours; then it is asked for no more."""
+    stand = Stand(records=12)
+    life = stand.start()
+    stand.apply(life, 8)
+    stand.kill(life)
+    stand.kafka.reset_offset(GROUP, P0, 5)
+    life = stand.start()
+    stand.until(lambda: stand.view(life).state == "delivering")
+    name = stand.ask(RequestKind.ANSWER, hold_of(life), answer="replay")
+    stand.run(1.0)
+    page = stand.take(life)
+    assert page is not None
+    assert list(page.offsets) == [5, 6, 7]
+    stand.report(life, page)
+    stand.until(lambda: not stand.asked(name).pending)
+    assert stand.asked(name).state is RequestState.DONE
+    assert life.engine.holds() == []

@@ -14,8 +14,10 @@ from sidecar.core.checkpoint import (
     Paused,
     RegisteredTopic,
     Registry,
+    Replaying,
 )
 from sidecar.core.gap import AUDIT_ENTRIES_MAX, Decision, Gap, GapEvent, GapState, Resolution
+from sidecar.core.request import RequestId
 from sidecar.core.types import (
     ClusterId,
     GapId,
@@ -163,6 +165,7 @@ FULL_CHECKPOINT = Checkpoint(
     store_epoch="run/replication",
     resolved=GapId("gap-before"),
     paused=Paused("on-call", "a migration", 2.5),
+    replaying=Replaying(RequestId("r"), "on-call", Offset(2), Offset(3), Offset(4), 1),
 )
 EVENT = GapEvent(1.5, "acknowledged", "on-call", "why", {"a": [1]})
 FULL_GAP = Gap(
