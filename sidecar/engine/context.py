@@ -4,6 +4,8 @@ few moves that all of them make.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sidecar.core import verdict
 from sidecar.core.answerable import hold_of
 from sidecar.core.evidence import Cue
@@ -200,9 +202,14 @@ class Context:
         self.lost(cursor, Cue.RETRY, fault.detail, wait_seconds=wait, reason=reason)
 
     def fence(self, cursor: Cursor, detail: str) -> None:
-        """No page of this attempt can be promoted any more; whoever waits is told."""
+        """No page of this attempt can be promoted any more; whoever waits is told. One whose report
+        is recorded and who waits for its commit is told so, and how far the commit is."""
         for waiter in cursor.waiters:
-            self.refuse(waiter.request, Refused.PAGE_LOST, detail)
+            answer = cursor.answers.get(waiter.page)
+            if answer is None:
+                self.refuse(waiter.request, Refused.PAGE_LOST, detail)
+            else:
+                self.do(m.Reply(waiter.request, replace(answer, committed=cursor.committed)))
         cursor.waiters.clear()
         if cursor.page is not None:
             # What the store holds beyond the applied position it still holds.

@@ -395,3 +395,21 @@ def test_a_property_that_librdkafka_refuses_is_a_wrong_setting(property_: str) -
     assert done.returncode == 2
     assert "CURSOR_SIDECAR_KAFKA__CLIENT" in done.stderr
     assert property_.split("=")[0] in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("holds", "answer", "--answer", "earliest", *ASSENT),
+        ("holds", "answer", "h-1", "--all", "--answer", "earliest", *ASSENT),
+        ("holds", "answer", "h-1", *ASSENT),
+        ("pause", "orders", "0", "--by", "on-call"),
+        ("continue", "orders", "first", *ASSENT),
+        ("skip", "orders", "0", "-1", *ASSENT),
+        ("replay", "orders", "0", "--from", "5", *ASSENT),
+    ],
+    ids=" ".join,
+)
+def test_what_a_decision_needs_is_asked_for(arguments: tuple[str, ...]) -> None:
+    """Usage, before anything is reached."""
+    assert invoke(*arguments, env=REQUIRED).exit_code == 2

@@ -157,11 +157,9 @@ class Stand:
         assert isinstance(answer, PageOffer)
         return answer
 
-    def report(
-        self, life: Life, page: PageOffer, outcome: Outcome = Outcome.APPLIED
-    ) -> ReportAnswer:
+    def report(self, life: Life, page: PageOffer, *, wait_committed: bool = False) -> ReportAnswer:
         request = m.RequestId(20_000 + len(life.replies))
-        self.give(life, m.Reported(request, page.page, AllApplied(outcome), False))
+        self.give(life, m.Reported(request, page.page, AllApplied(Outcome.APPLIED), wait_committed))
         answer = life.replies[request]
         assert isinstance(answer, ReportAnswer)
         return answer

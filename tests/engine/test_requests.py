@@ -437,6 +437,17 @@ def test_a_record_that_cannot_be_read_is_passed_as_an_accepted_gap(by_answer: bo
     assert stand.view(life).next == 9
 
 
+def test_a_report_that_is_recorded_is_not_lost_with_what_comes_behind_it() -> None:
+    """It waits for its commit while the partition is held: told what stands, not `page-lost`."""
+    stand = Stand(records=9)
+    stand.kafka.poison(TOPIC, 0, 4)
+    life = stand.start()
+    page = stand.take(life)
+    assert page is not None
+    assert stand.report(life, page, wait_committed=True).next == 4
+    assert stand.view(life).verdict is Verdict.BLOCKED_RECORD
+
+
 def test_a_record_of_the_overlap_that_cannot_be_read_any_more_is_not_compared() -> None:
     """It was applied: nothing is lost with it, and nothing is declared lost."""
     stand = Stand(records=9)

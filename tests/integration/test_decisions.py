@@ -153,3 +153,45 @@ def test_a_record_that_cannot_be_read_is_skipped_by_command(world: World) -> Non
     sidecar.terminate()
     sidecar.start()
     sidecar.await_partition(topic, state="delivering", next=11)
+
+
+def test_an_interval_is_delivered_again_by_command(world: World) -> None:
+    """Flagged, under the keys of old, before anything new; `next` and the commit do not move, and
+    its progress survives a restart."""
+    topic = world.topic()
+    world.produce(topic, 30)
+    sidecar = world.sidecar()
+    api = sidecar.api()
+    keys: dict[int, str] = {}
+    while len(keys) < 20:
+        page = api.take(20.0, records_max=20 - len(keys), topic=topic, partition=0)
+        assert page is not None
+        keys |= {record.offset: record.idempotency_key for record in page.records}
+        world.ledger.write(page, "test")
+        api.applied(page, committed=True)
+    refused = world.command("replay", topic, "0", "--from", "5", "--to", "21", *ASSENT)
+    assert (refused.exit_code, refused.stderr.partition(":")[0]) == (1, "request-refused")
+    body = _run(world, "replay", topic, "0", "--from", "5", "--to", "15", *ASSENT, "--execute")
+    assert (body["prior"], body["new"]) == ("next 20", "[5, 15) delivered again")
+    page = api.take(20.0, records_max=4, topic=topic, partition=0)
+    assert page is not None
+    assert page.offsets == [5, 6, 7, 8]
+    assert all(record.redelivered for record in page.records)
+    assert [record.idempotency_key for record in page.records] == [keys[o] for o in page.offsets]
+    assert api.applied(page).next == 20
+    state = sidecar.await_partition(topic, next=20, committed=20)
+    assert "replaying" in state.conditions
+    assert not state.caught_up
+    sidecar.terminate()
+    sidecar.start()
+    api = sidecar.api()
+    again: list[int] = []
+    while not again or again[-1] < 14:
+        page = api.take(20.0, topic=topic, partition=0)
+        assert page is not None
+        again += page.offsets
+        assert all(record.redelivered for record in page.records)
+        api.applied(page)
+    assert again == list(range(9, 15))
+    assert world.apply(sidecar, topic, 10) == 30
+    assert sidecar.await_partition(topic, next=30, caught_up=True).conditions == []
