@@ -585,7 +585,7 @@ class Runtime:
     async def _settled(self, request: Request, ours: asyncio.Future[Request]) -> Request | Refusal:
         loop = asyncio.get_running_loop()
         end = loop.time() + SETTLE_SECONDS
-        while loop.time() < end and not self.fatal.done():
+        while loop.time() < end and not self.fatal.done() and not self._draining:
             await asyncio.wait([ours], timeout=SETTLE_LOOK_SECONDS)
             if ours.done():
                 return ours.result().refusal or ours.result()

@@ -42,6 +42,18 @@ def replay_asked(
     )
 
 
+def conditions_of(checkpoint: Checkpoint | None) -> tuple[Condition, ...]:
+    """Those that stand in the checkpoint, for whoever looks."""
+    if checkpoint is None:
+        return ()
+    standing = {
+        Condition.PAUSED: checkpoint.paused,
+        Condition.REPLAY_REQUESTED: checkpoint.replay,
+        Condition.REPLAYING: checkpoint.replaying,
+    }
+    return tuple(sorted(one for one, since in standing.items() if since is not None))
+
+
 def found(evidence: Evidence, judged: Judgement) -> list[HoldView]:
     """By one who looks, and has no attempt of his own."""
     shown, at = describe(evidence), evidence.asked_at

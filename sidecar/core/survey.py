@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from sidecar.core.answerable import conditions_of, found
 from sidecar.core.checkpoint import Checkpoint
 from sidecar.core.evidence import Evidence
 from sidecar.core.faults import Known
-from sidecar.core.types import Condition, PartitionState, Verdict
+from sidecar.core.types import PartitionState, Verdict
 from sidecar.core.verdict import Enrol, Go, Hold, Judgement, Open, Stand, Wait
 from sidecar.core.views import PartitionView
 
@@ -82,7 +83,8 @@ def survey(evidence: Evidence, judgement: Judgement, *, owned: bool) -> Partitio
     end = evidence.log_end.value if isinstance(evidence.log_end, Known) else None
     next_ = None if checkpoint is None else checkpoint.token.next
     lag = None if end is None or next_ is None else max(0, end.last_stable - next_)
-    replay = checkpoint is not None and checkpoint.replay is not None
+    holds = [view.id for view in found(evidence, judgement) if view.verdict is verdict]
+    asked = None if checkpoint is None else checkpoint.paused or checkpoint.replaying
     return PartitionView(
         topic=evidence.partition.topic,
         partition=evidence.partition.index,
@@ -99,10 +101,10 @@ def survey(evidence: Evidence, judgement: Judgement, *, owned: bool) -> Partitio
         log_start=evidence.log_start.value if isinstance(evidence.log_start, Known) else None,
         log_end=None if end is None else end.high_watermark,
         lag_records=lag,
-        caught_up=owned and isinstance(judgement, Go) and lag == 0,
-        conditions=(Condition.REPLAY_REQUESTED,) if replay else (),
+        caught_up=owned and isinstance(judgement, Go) and lag == 0 and asked is None,
+        conditions=conditions_of(checkpoint),
         gap=gap.id if gap is not None and gap.state.holds else None,
-        hold=None,
+        hold=holds[0] if holds else None,
         since=evidence.asked_at if gap is None else gap.opened_at,
-        detail=detail_of(judgement),
+        detail=str(asked) if asked and isinstance(judgement, Go) else detail_of(judgement),
     )

@@ -309,7 +309,7 @@ class RedisStore(CheckpointStore):
         self, group: GroupId, partitions: Collection[Partition]
     ) -> Mapping[Partition, Answer[Sequence[Request]]]:
         keys = [(p, partition_keys(self._prefix, group, p).requests) for p in partitions]
-        replies = await self._many([(key, pack("HVALS", key)) for _, key in keys])
+        replies = await self._many([(key, pack("HGETALL", key)) for _, key in keys])
         return {p: _requests(reply) for (p, _), reply in zip(keys, replies, strict=True)}
 
     # --- beside the port, for overseers and commands ----------------------------------------------
@@ -710,7 +710,7 @@ def _mark(reply: Reply | StoreFailed) -> Reading[OwnerMark]:
 
 def _requests(reply: Reply | StoreFailed) -> Answer[Sequence[Request]]:
     try:
-        found = [decode_request(raw) for raw in _checked(reply)]
+        found = [decode_request(raw) for raw in _pairs(_checked(reply)).values()]
         return Known(sorted(found, key=lambda request: (request.at, request.id)))
     except StoreFailed as failure:
         return Unreadable(failure.fault)
