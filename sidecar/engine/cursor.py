@@ -134,7 +134,7 @@ class Cursor:
     """What people ask of it, the oldest first."""
     execute_at: float = 0.0
     """Monotonic seconds before which no request is tried again."""
-    settled: deque[RequestId] = field(default_factory=lambda: deque(maxlen=SETTLED_KEPT))
+    answered: deque[RequestId] = field(default_factory=lambda: deque(maxlen=SETTLED_KEPT))
     """Requests that we answered: what is read a moment later may still show them as pending."""
     policy_at: float = -1e9
     """Monotonic seconds before which an automatic decision is not tried again."""

@@ -56,7 +56,7 @@ class Requests(Part):
         if counted is not None:
             cursor.heard = counted
         cursor.pending = tuple(
-            one for one in answer.value if one.pending and one.id not in cursor.settled
+            one for one in answer.value if one.pending and one.id not in cursor.answered
         )
         if moved and cursor.phase is Phase.GAP and not cursor.pending:
             # Somebody acknowledged or fenced it beside us.
@@ -228,6 +228,9 @@ class Requests(Part):
     def carried(self, cursor: Cursor, base: Checkpoint) -> tuple[Checkpoint, tuple[Request, ...]]:
         """What a claim takes along: the answer that led to it, and whether it is paused, which has
         to stand before anything is delivered."""
+        # A new claim may be of a store that went back: what it says pends then does, once more.
+        cursor.answered.clear()
+        cursor.heard = None
         done: list[Request] = []
         held = verdict.start_refused().id(self.context.policy.group, cursor.partition)
         for request in cursor.pending:
@@ -409,8 +412,8 @@ class Requests(Part):
             self.context.note(RequestSettled(event.answer.value))
         elif cursor is not None:
             # Somebody else answers it, or it is to be answered again: the store knows.
-            cursor.settled = deque(
-                (known for known in cursor.settled if known != event.request.id), SETTLED_KEPT
+            cursor.answered = deque(
+                (known for known in cursor.answered if known != event.request.id), SETTLED_KEPT
             )
             cursor.heard = None
             if event.answer.fault.kind is not FaultKind.REFUSED:
@@ -421,7 +424,7 @@ class Requests(Part):
         self.context.note(RequestSettled(request))
 
     def _forget(self, cursor: Cursor, request: Request) -> None:
-        cursor.settled.append(request.id)
+        cursor.answered.append(request.id)
         cursor.pending = tuple(one for one in cursor.pending if one.id != request.id)
         if cursor.answering is not None and cursor.answering.id == request.id:
             cursor.answering = None

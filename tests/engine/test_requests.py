@@ -329,9 +329,9 @@ def test_a_pause_that_was_left_while_nobody_ran_stands_before_the_first_page() -
 def test_the_store_forgets_what_it_kept_and_nothing_is_executed_twice() -> None:
     """A request whose answer was lost with the store is judged again by what is found."""
     stand, life = at_a_gap()
-    before = stand.store.snapshot()
     gap = stand.gap().id
     stand.ask(RequestKind.RESOLVE, gap, resolution="accepted")
+    before = stand.store.snapshot()
     stand.until(lambda: stand.view(life).state == "delivering")
     stand.store.restore(before)
     stand.run(5.0)
