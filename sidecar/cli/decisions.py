@@ -37,12 +37,25 @@ LOOK_SECONDS = 0.1
 DRY_RUN = "Dry run: nothing was changed. Add --execute to do it."
 
 
+def _at_most(length: int) -> Callable[[click.Context, click.Parameter, str], str]:
+    def checked(context: click.Context, parameter: click.Parameter, value: str) -> str:
+        if not 0 < len(value) <= length:
+            raise click.BadParameter(f"1 to {length} characters", context, parameter)
+        return value
+
+    return checked
+
+
 def assent_options(function: F) -> F:
     """Who, why, and whether it is meant."""
     for option in (
         click.option("--execute", is_flag=True, help="Do it. Without: show what would be done."),
-        click.option("--why", required=True, metavar="TEXT", help="Why; kept."),
-        click.option("--by", required=True, metavar="WHO", help="Who decides; kept."),
+        click.option(
+            "--why", required=True, metavar="TEXT", callback=_at_most(2_000), help="Why; kept."
+        ),
+        click.option(
+            "--by", required=True, metavar="WHO", callback=_at_most(200), help="Who; kept."
+        ),
     ):
         function = option(function)
     return function

@@ -121,7 +121,8 @@ class Recovery(Part):
             judged = verdict.judge(
                 evidence, self.context.policy, waited_seconds=waited, accepted=accepted
             )
-        self.parts.requests.overtaken(cursor, judged)
+        if accepted is None or isinstance(judged, verdict.Hold):
+            self.parts.requests.overtaken(cursor, judged)
         if cursor.resolving is not None:
             self.parts.gaps.resolve_judged(cursor, evidence)
             return
@@ -152,6 +153,8 @@ class Recovery(Part):
                 self.hold(cursor, judged, evidence)
             case verdict.Stand():
                 self.parts.gaps.stand(cursor, judged, evidence)
+                if accepted is not None:
+                    self.parts.requests.rescoped(cursor, evidence.isolation)
             case verdict.Open() if self.first_heard_short(cursor, judged, evidence):
                 cursor.look_at = self.context.now.monotonic + SHORT_SECONDS
                 self.context.move(

@@ -29,6 +29,7 @@ from sidecar.core.types import (
     GapId,
     GapReason,
     Interval,
+    IsolationLevel,
     Offset,
     OwnerId,
     Partition,
@@ -50,7 +51,10 @@ class Requests(Part):
     def heard(self, cursor: Cursor, answer: Answer[Sequence[Request]], counted: int | None) -> None:
         """`counted`: the counter as it was read before the requests were; None: not read."""
         if isinstance(answer, Unreadable):
-            self.context.note(FaultMet(answer.fault, cursor.partition))
+            if answer.fault.kind is FaultKind.FORMAT_UNKNOWN and counted != cursor.heard:
+                # A later release's: its to execute. Said once, and again when more is left.
+                cursor.heard = counted
+                self.context.note(FaultMet(answer.fault, cursor.partition))
             return
         moved = counted is not None and counted != cursor.heard
         if counted is not None:
@@ -204,6 +208,20 @@ class Requests(Part):
             Refused.HOLD_UNKNOWN,
             "what was held is another situation by now; list the holds again",
         )
+
+    def rescoped(self, cursor: Cursor, isolation: IsolationLevel) -> None:
+        """A changed scope was accepted, and a gap stands behind it: there is no claim to take the
+        answer along, so it is written by itself."""
+        request, checkpoint = cursor.answering, cursor.checkpoint
+        if request is None or checkpoint is None:
+            return
+        if cursor.install is not None:
+            cursor.answering = None  # heard again, and executed then
+            return
+        detail = f"{isolation} from here on; the gap still stands"
+        identity = replace(checkpoint.identity, isolation=isolation)
+        done = request.done(detail, at=self._wall)
+        self.write(cursor, checkpoint.succeed(identity=identity), done, ends=True)
 
     # Pause and continue
 

@@ -227,6 +227,24 @@ def test_a_changed_scope_is_accepted_by_an_answer() -> None:
     stand.until(lambda: stand.view(life).state == "delivering")
 
 
+def test_a_changed_scope_beside_an_open_gap_is_accepted_first_and_the_gap_still_stands() -> None:
+    """Neither waits for the other: the answer is written, then the gap can be resolved."""
+    stand, life = at_a_gap()
+    stand.kill(life)
+    life = stand.start(isolation=IsolationLevel.READ_UNCOMMITTED)
+    stand.until(lambda: stand.view(life).state == "held")
+    gap = stand.gap().id
+    early = stand.ask(RequestKind.RESOLVE, gap, resolution="accepted")
+    stand.run(1.0)
+    assert "list the holds" in stand.asked(early).detail
+    name = stand.ask(RequestKind.ANSWER, hold_of(life), answer="accept")
+    stand.until(lambda: stand.view(life).state == "gap", 3.0)
+    stand.until(lambda: stand.asked(name).state is RequestState.DONE, 1.0)
+    stand.ask(RequestKind.RESOLVE, gap, resolution="accepted")
+    stand.until(lambda: stand.view(life).state == "delivering", 3.0)
+    assert stand.view(life).next == 8
+
+
 @pytest.mark.parametrize("answer", ["commit", ""])
 def test_an_answer_that_is_not_permitted_is_refused_with_those_that_are(answer: str) -> None:
     stand = Stand(start=Start.REFUSE)
