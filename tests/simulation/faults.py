@@ -283,6 +283,11 @@ MISHAPPEN = (
 )
 
 
+def _writes_unanswered(world: World) -> None:
+    """Each is sent again, ever later, and meets what happened meanwhile."""
+    world.store.fail(*[Mishap.REQUEST_LOST] * world.dice.between(2, 5))
+
+
 def _store_odd(world: World) -> None:
     """What only a person can mend: another release's format, damage, a right that is missing."""
     dice = world.dice
@@ -455,6 +460,7 @@ FAULTS: Mapping[str, Callable[[World], None]] = MappingProxyType(
         "right taken or given": _rights,
         "client faulted": _client_faulted,
         "store mishap": _store_mishap,
+        "writes unanswered": _writes_unanswered,
         "store odd": _store_odd,
         "late write arrives": _store_late,
         "store away or back": _store_away,
@@ -496,18 +502,18 @@ TESTIMONY = frozenset(
 )
 """Faults that take away what the store or a commit testified to."""
 
-THEMES = (
-    ("store mishap", "later release", "leader elected", "store flushed"),
-    ("store mishap", "leader elected", "store flushed", "killed"),
-    ("store mishap", "retention", "gap decided", "store flushed"),
-    ("store mishap", "retention", "gap decided", "store copied", "store failed over"),
-    ("store odd", "leader reconnected", "store mishap", "store failed over"),
-    ("foreign reset", "gap decided", "store mishap", "joined", "frozen", "thawed"),
+SCENES = (
+    ("later release", "writes unanswered", "leader reconnected", "store flushed"),
+    ("writes unanswered", "leader reconnected", "store flushed"),
+    ("retention", "writes unanswered", "gap decided", "store flushed"),
+    ("store copied", "retention", "writes unanswered", "gap decided", "store failed over"),
+    ("foreign reset", "gap decided", "writes unanswered", "joined", "frozen", "thawed"),
     ("truncation", "gap decided", "store away or back", "killed"),
     ("record unreadable", "leader elected", "fetch fails"),
+    ("retention", "fetch fails", "leader elected"),
 )
-"""Faults that meet in one schedule more often than chance would have it: what they do together is
-otherwise seldom reached."""
+"""Faults that follow one another in this order more often than chance would have it: what they come
+to together is seldom reached otherwise."""
 
 BRINGS: Mapping[str, str] = MappingProxyType(
     {

@@ -26,8 +26,8 @@ from tests.simulation.faults import (
     BRINGS,
     FAULTS,
     LOSING,
+    SCENES,
     TESTIMONY,
-    THEMES,
     create_again,
     end_transaction,
 )
@@ -156,21 +156,26 @@ _HARMLESS = tuple(kind for kind in FAULTS if kind not in LOSING)
 
 
 def moves(seed: int) -> Iterator[Move]:
-    """Without end; each schedule has a few kinds of faults of its own, rare or frequent."""
+    """Without end; each schedule has a few kinds of faults of its own, rare or frequent, or a scene
+    that comes now and then among few others."""
     rng = random.Random(~seed)
     among = _HARMLESS if rng.random() < 0.3 else _KINDS
-    if among is _KINDS and rng.random() < 0.2:
-        kinds = [*rng.choice(THEMES), *rng.sample(among, rng.randint(0, 2))]
-    else:
-        kinds = rng.sample(among, rng.randint(1, 6))
+    scene = rng.choice(SCENES) if among is _KINDS and rng.random() < 0.2 else ()
+    kinds = [*scene, *rng.sample(among, rng.randint(0 if scene else 1, 3 if scene else 6))]
     kinds += [other for kind in kinds if (other := BRINGS.get(kind)) in among]
-    often = rng.choice((1311, 3277, 6554))  # of 65,536
+    often = 300 if scene else rng.choice((1311, 3277, 6554))  # of 65,536
     ordinary, count = len(_TABLE), len(kinds)
+    made, told, due = 0, 0, rng.randint(80, 300) if scene else MOVES_MAX + 1
     draw = rng.getrandbits
     while True:
         number = draw(64)
         low = number & 0xFFFF
-        if low < often:
+        made += 1
+        if made >= due:
+            yield scene[told % len(scene)], number >> 32
+            told += 1
+            due = made + (low & 15) + (2 if told % len(scene) else 150)
+        elif low < often:
             yield kinds[(number >> 16) % count], number >> 32
         else:
             yield _TABLE[(number >> 16 & 0xFFFF) % ordinary], number >> 32
@@ -204,7 +209,8 @@ def run(begin: Setup, given: Iterable[Move], *, telling: bool = False) -> Result
         violation = found
     except InvariantBroken as broken:
         violation = Violation(broken.invariant, broken.detail)
-    world.close()
+    finally:
+        world.close()
     return Result(world.steps, made, violation, met, world)
 
 

@@ -450,13 +450,14 @@ class World:
     def settle(self) -> None:
         """Brings every answer that can be had now, and what follows from it."""
         waiting: list[Task] = []
-        while self.tasks:
-            task = self.tasks[-1]
-            if task.until > self.now:
-                waiting.append(self.tasks.pop())
-            else:
-                self.advance(len(self.tasks) - 1)
-        self.tasks = waiting
+        try:
+            while self.tasks:
+                if self.tasks[-1].until > self.now:
+                    waiting.append(self.tasks.pop())
+                else:
+                    self.advance(len(self.tasks) - 1)
+        finally:
+            self.tasks += waiting
 
     def close(self) -> None:
         """Nobody waits for anything any more."""
