@@ -78,7 +78,7 @@ def shrink(history: History, tries_max: int = TRIES_MAX) -> History:
         moves = candidate.moves[: result.moves]
         return replace(candidate, moves=moves, found=str(result.violation))
 
-    best = broken(history) or history
+    best = _plainer_begin(broken(history) or history, broken)
     while tries < tries_max:
         shorter = _plainer(_fewer_moves(best, broken), broken)
         if (shorter.moves, shorter.setup) == (best.moves, best.setup):
@@ -105,8 +105,7 @@ def _fewer_moves(best: History, broken: Callable[[History], History | None]) -> 
 
 
 def _plainer(best: History, broken: Callable[[History], History | None]) -> History:
-    for begin in _plainer_setups(best.setup):
-        best = broken(replace(best, setup=begin)) or best
+    best = _plainer_begin(best, broken)
     for at, (name, number) in enumerate(best.moves):
         for plain in (0, 1, 2, 3):
             if at >= len(best.moves) or number == plain:
@@ -116,6 +115,13 @@ def _plainer(best: History, broken: Callable[[History], History | None]) -> Hist
             if plainer is not None:
                 best = plainer
                 break
+    return best
+
+
+def _plainer_begin(best: History, broken: Callable[[History], History | None]) -> History:
+    for begin in _plainer_setups(best.setup):
+        if begin != best.setup:
+            best = broken(replace(best, setup=begin)) or best
     return best
 
 
