@@ -310,7 +310,7 @@ class Load:
     stopped. A broker that is away is waited for: each record is in the log once, and is noted with
     the offset that the broker answered."""
 
-    def __init__(self, world: World, topic: str, partitions: int, batch: int = 40) -> None:
+    def __init__(self, world: World, topic: str, partitions: int, batch: int = 12) -> None:
         self._world = world
         self._topic = topic
         self._partitions = partitions
