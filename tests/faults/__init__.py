@@ -39,7 +39,8 @@ test passes, what was observed is what was expected, and nothing was lost or rep
 flag. A row that was skipped or not reached is `not_run`; what cannot be run yet is declared in
 `tests.faults.declared`.
 
-A row of which minutes pass is marked `faults_only`: `make test` leaves it out.
+A row that takes long and proves nothing that a shorter one does not is marked `faults_only`: `make
+test` leaves it out.
 
     make faults                     every row; writes build/faults.json and docs/fault-matrix.md
     make faults ROWS='retention*'   some rows; the published matrix is of one whole run, and stays

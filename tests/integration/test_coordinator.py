@@ -104,7 +104,7 @@ def _pending_commit(world: World, topic: str, offset: int) -> tuple[Producer, Co
     return producer, reader
 
 
-@pytest.mark.slow
+@pytest.mark.faults_only
 @pytest.mark.timeout(150)
 @pytest.mark.fault(row="coordinator/slow", bench="K1", expected="delivering", cases=(20,))
 def test_quick_reassignments_on_a_slow_coordinator_start_exactly_there(

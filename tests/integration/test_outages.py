@@ -63,7 +63,7 @@ def _outages() -> Iterator[object]:
                 noticed = seconds > NOTICED_SECONDS and (who, how) != ("kafka", "frozen")
                 expected = "unavailable" if noticed else "delivering"
                 fault = pytest.mark.fault(row="outage", bench=bench, expected=expected)
-                marks = [fault, pytest.mark.faults_only] if seconds > 10 else [fault]
+                marks = [fault, pytest.mark.faults_only] if seconds > 1 else [fault]
                 yield pytest.param(who, how, seconds, id=f"{who}-{how}-{seconds}s", marks=marks)
 
 
