@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
+from confluent_kafka import KafkaException
 
 from tests.benches.process import Process
+from tests.benches.topics import Outsider
+from tests.benches.waiting import wait_until
 from tests.faults.rows import Row
 from tests.harness.sidecar import SidecarProcess
 from tests.harness.world import World
@@ -28,15 +31,20 @@ class Stands:
 
     next: str
     gap: str | None
-    committed: int | None
+    committed: int
     generation: int
 
     @classmethod
     def of(cls, world: World, topic: str) -> "Stands":
         found = world.checkpoint(topic)
-        return cls(
-            found["next"], found.get("gap"), world.committed(topic), int(found["generation"])
+        # Of a broker that has just come back only a new client is sure to hear.
+        committed = wait_until(
+            lambda: Outsider(world.kafka).committed(world.group, topic),
+            "the commit",
+            timeout_seconds=30,
+            ignoring=(KafkaException,),
         )
+        return cls(found["next"], found.get("gap"), committed.offset, int(found["generation"]))
 
 
 def _killed(server: Process, world: World) -> Iterator[None]:

@@ -289,6 +289,7 @@ def test_a_store_that_blocks_for_longer_than_a_poll_may_take(own_store: World, r
     world.valkey.pause()
     row.inflicted()
     row.judged(sidecar.await_store_error("TIMEOUT", after=mark, timeout_seconds=20))
+    wait_until(lambda: not sidecar.api().status().ready, "not ready")
     waits_in_peace(sidecar, "redis", 9.0)
     count = world.ledger.count
     world.valkey.resume()
