@@ -5,9 +5,7 @@ A test with the mark of the same name takes the place of what is declared here.
 
 from tests.faults.rows import Declared
 
-NEEDS_RIGHTS = "a test on a broker with SASL and ACLs is still to come"
 NEEDS_THREE = "a test on three brokers is still to come"
-NEEDS_CONDITION = "the condition is not raised by this release"
 
 NOT_RUN: tuple[Declared, ...] = (
     Declared(
@@ -37,18 +35,5 @@ NOT_RUN: tuple[Declared, ...] = (
         reason="of parts of the client that are not used, or of commands that are not sent; the "
         "translation is tested in tests/store/test_faults.py",
     ),
-    Declared(
-        "condition/hanging-transaction",
-        "K1",
-        "hanging_transaction",
-        cases=(18,),
-        reason=NEEDS_CONDITION,
-    ),
-    Declared("condition/no-progress", "K1", "no_progress", cases=(26,), reason=NEEDS_CONDITION),
-    Declared(
-        "rights/group-read-revoked", "K1a", "commit_refused", cases=(24,), reason=NEEDS_RIGHTS
-    ),
-    Declared("rights/topic-read-revoked", "K1a", "authorization", cases=(24,), reason=NEEDS_RIGHTS),
-    Declared("credentials/wrong-at-the-start", "K1a", "authentication", reason=NEEDS_RIGHTS),
     Declared("election/unclean", "K3", "log_truncated", cases=(3, 7), reason=NEEDS_THREE),
 )

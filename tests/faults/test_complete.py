@@ -18,6 +18,8 @@ from tests.faults.declared import NOT_RUN
 from tests.faults.plugin import DOCS, ROOT
 from tests.faults.rows import Declared, twice
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
 ELSEWHERE = {34, 37, 38}
 """Field cases about pods and charts: tests/chart has them."""
 
@@ -33,7 +35,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Declared]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=150,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     tested = msgspec.json.decode(path.read_bytes(), type=list[Declared])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.faults.rows import Row
 from tests.harness.world import World, values
 from tests.kafka.poison import produce_with_header_name
 
@@ -111,7 +112,8 @@ def test_a_hold_is_answered_with_no_sidecar_running_and_executed_by_the_next_own
     sidecar.await_partition(topic, 1, state="delivering", next=0)
 
 
-def test_a_partition_is_paused_and_continued_by_command(world: World) -> None:
+@pytest.mark.fault(row="condition/paused", bench="K1", expected="paused")
+def test_a_partition_is_paused_and_continued_by_command(world: World, row: Row) -> None:
     """Across a restart; the other one goes on."""
     topic = world.topic(2)
     for partition in range(2):
@@ -126,7 +128,8 @@ def test_a_partition_is_paused_and_continued_by_command(world: World) -> None:
     sidecar.terminate()
     sidecar.start()
     state = sidecar.await_partition(topic, 0, state="delivering", next=4)
-    assert state.conditions == ["paused"]
+    (condition,) = state.conditions
+    row.observe(condition, state.state)
     assert sidecar.api().take(0.5, topic=topic, partition=0) is None
     _run(world, "continue", topic, "0", *ASSENT, "--execute")
     assert world.apply(sidecar, topic, 6) == 10

@@ -84,7 +84,10 @@ def test_an_open_transaction_is_waited_for(world: World) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_a_transaction_that_hangs_is_told_and_nothing_is_skipped(world: World) -> None:
+@pytest.mark.fault(
+    row="condition/hanging-transaction", bench="K1", expected="hanging_transaction", cases=(18,)
+)
+def test_a_transaction_that_hangs_is_told_and_nothing_is_skipped(world: World, row: Row) -> None:
     """Its producer is gone and its time-out is long: the condition stands beside the verdict with a
     metric of its own, what lies before it is delivered, and ending it clears everything. Of a
     topic whose transactions come and go nothing is said."""
@@ -94,6 +97,7 @@ def test_a_transaction_that_hangs_is_told_and_nothing_is_skipped(world: World) -
     world.outside.hang_transaction(topic, 3, transactional_id=open_id)
     world.produce(topic, 2, tag="behind")
     sidecar = world.sidecar(RECOVERY__HANGING_TRANSACTION_SECONDS=3)
+    row.inflicted()
     application = world.application(sidecar)
     for number in range(8):
         _transaction(world, busy, 2, commit=True, tag=f"b{number}-")
@@ -101,6 +105,7 @@ def test_a_transaction_that_hangs_is_told_and_nothing_is_skipped(world: World) -
         if state is not None and state.conditions:
             break
     state = sidecar.await_partition(topic, conditions=["hanging_transaction"])
+    row.judged(state.conditions[0], state.state)
     assert (state.state, state.next, state.lag_records) == ("delivering", 5, 0)
     other = sidecar.api().partition(busy)
     assert other is not None
@@ -108,12 +113,14 @@ def test_a_transaction_that_hangs_is_told_and_nothing_is_skipped(world: World) -
     assert _metric(sidecar, "hanging_transaction_seconds", topic) >= 3
     assert _metric(sidecar, "hanging_transaction_seconds", busy) == 0
     world.outside.terminate_transaction(open_id)
+    row.cured()
     end = world.outside.bounds(topic).end
     sidecar.await_partition(topic, caught_up=True, next=end, conditions=[])
+    row.delivering()
     world.deliver_all(sidecar, (busy, 0))
     application.stop()
     assert _metric(sidecar, "hanging_transaction_seconds", topic) == 0
-    world.account().check()
+    row.account(world.account())
     assert sidecar.events("condition_appeared", topic=busy) == []
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.benches.topics import Record
 from tests.benches.waiting import wait_until
+from tests.faults.rows import Row
 from tests.harness.sidecar import SidecarProcess
 from tests.harness.world import World
 
@@ -25,10 +26,11 @@ LATE_SECONDS = 3.0
 @pytest.mark.parametrize(
     ("segment_ms", "span_seconds"),
     [("1000", 1.0 + STEP_SECONDS), ("3600000", RECORDS * STEP_SECONDS)],
-    ids=["small segments", "one large segment"],
+    ids=["small-segments", "one-large-segment"],
 )
+@pytest.mark.fault(row="forecast/seconds-to-loss", bench="K1", expected="forecast", cases=(31,))
 def test_a_forecast_of_loss_is_never_late_and_early_by_a_segment_and_a_check_at_most(
-    world: World, segment_ms: str, span_seconds: float
+    world: World, segment_ms: str, span_seconds: float, row: Row
 ) -> None:
     """Records half a second apart, the fourth applied: the fifth is lost when its segment is."""
     topic = world.topic(retention_ms=str(round(RETENTION_SECONDS * 1000)), segment_ms=segment_ms)
@@ -55,6 +57,8 @@ def test_a_forecast_of_loss_is_never_late_and_early_by_a_segment_and_a_check_at_
     assert max(low for low, _ in told) <= gone, "later than the loss"
     early = gone - min(high for _, high in told)
     assert early <= span_seconds + CHECK_SECONDS + LATE_SECONDS
+    row.observe("forecast", "delivering")
+    row.account(world.account(unfinished_from={(topic, 0): APPLIED}))
 
 
 def _seconds_to_loss(sidecar: SidecarProcess, topic: str) -> float | None:

@@ -10,13 +10,19 @@ from tests.benches.kafka import KafkaBroker, KafkaTrio
 from tests.benches.names import Names
 from tests.benches.redis import Valkey
 from tests.benches.waiting import wait_until
+from tests.faults.rows import Row
 from tests.harness.world import World, values
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
+@pytest.mark.fault(row="condition/no-progress", bench="K3", expected="no_progress", cases=(26,))
 def test_a_frozen_follower_is_told_as_no_progress_and_cleared_by_progress(
-    kafka_trio: Callable[..., KafkaTrio], valkey: Valkey, names: Names, tmp_path: Path
+    kafka_trio: Callable[..., KafkaTrio],
+    valkey: Valkey,
+    names: Names,
+    tmp_path: Path,
+    row: Row,
 ) -> None:
     """A reader near a follower is starved in silence when it freezes: the client waits for it, the
     leader goes on, and nothing reports an error. The condition stands beside `delivering` on the
@@ -38,14 +44,18 @@ def test_a_frozen_follower_is_told_as_no_progress_and_cleared_by_progress(
         wait_until(lambda: world.outside.in_sync(topic, 0) == {2}, "the follower is out of sync")
         for partition in range(2):
             world.produce(topic, values(20, f"b{partition}-"), partition)
+        row.inflicted()
         state = sidecar.await_partition(
             topic, 0, timeout_seconds=50, conditions=["no_progress"], state="delivering"
         )
+        row.judged(state.conditions[0], state.state)
         assert state.next == 20
         assert state.lag_records == 20
         assert sidecar.events("condition_appeared", partition=1) == []
         trio[3].resume()
+        row.cured()
         sidecar.await_partition(topic, 0, timeout_seconds=90, conditions=[], caught_up=True)
+        row.delivering()
         world.deliver_all(sidecar, (topic, 1))
         application.stop()
-        assert world.account().check().applied == 80
+        assert row.account(world.account()).applied == 80
