@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from sidecar.core.faults import Answer
     from sidecar.core.gap import Gap, GapEvent
     from sidecar.core.line import Line
-    from sidecar.core.types import Offset
+    from sidecar.core.request import Request
+    from sidecar.core.types import Offset, Partition
     from sidecar.core.verdict import Judgement
     from sidecar.standalone import Standalone
 
@@ -121,6 +122,10 @@ async def _explained(desk: Standalone, topic: str, index: int, entries: int) -> 
             {"command": one.command, "leads_to": one.leads_to}
             for one in _next(desk, evidence, judgement, gap, owned=member is not None)
         ],
+        "requests": [
+            {"kind": one.kind.value, "by": one.by, "why": one.why, "at": rfc3339(one.at)}
+            for one in await _pending(desk, partition)
+        ],
         "audit": [
             {"at": rfc3339(entry.at), "what": entry.what, "by": entry.by, "why": entry.why}
             for entry in _newest(audit, gap, entries)
@@ -195,6 +200,14 @@ def _more(
     return found
 
 
+async def _pending(desk: Standalone, partition: Partition) -> list[Request]:
+    """What people asked of it and nobody has executed yet."""
+    from sidecar.core.faults import Known
+
+    left = (await desk.store.requests(desk.group, [partition]))[partition]
+    return [one for one in left.value if one.pending] if isinstance(left, Known) else []
+
+
 def _line(line: Line) -> dict[str, Any]:
     marks = [
         {"offset": one.offset, "names": list(one.names), "then": one.then} for one in line.marks
@@ -208,7 +221,9 @@ def _line(line: Line) -> dict[str, Any]:
 def _next(
     desk: Standalone, evidence: Evidence, judgement: Judgement, gap: Gap | None, *, owned: bool
 ) -> Iterator[Next]:
+    from sidecar.core.answerable import found
     from sidecar.core.holds import ANSWERS, MENDS
+    from sidecar.core.survey import checkpoint_of
     from sidecar.core.types import Verdict
     from sidecar.core.verdict import Enrol, Go, Hold, Open, Stand, Wait
     from sidecar.standalone import mended_by
@@ -226,13 +241,6 @@ def _next(
             if verdict is Verdict.FOREIGN_CHECKPOINT:
                 moved = _typed("rebind", *WHO_AND_WHY[:4])
                 yield Next(moved, "dry run: if the group moved to this cluster")
-            for answer, does in ANSWERS.get(verdict, {}).items():
-                yield Next(
-                    _typed("holds", "answer", "ID", answer, *WHO_AND_WHY, "--execute"),
-                    f"{does}; `cursor-sidecar holds list` gives the ID",
-                )
-            if (words := MENDS.get(verdict)) is not None:
-                yield Next("cursor-sidecar status", words)
         case Wait(verdict=verdict, fault=fault):
             yield Next("cursor-sidecar doctor", f"what does not answer; look at {mended_by(fault)}")
             if verdict is Verdict.TOPIC_UNKNOWN or fault.kind.value == "topic_unknown":
@@ -249,6 +257,18 @@ def _next(
                 yield run
         case _:
             assert_never(judgement)
+    for hold in found(evidence, judgement):
+        for answer, does in ANSWERS.get(hold.verdict, {}).items():
+            chosen = ("holds", "answer", hold.id, "--answer", answer)
+            yield Next(_typed(*chosen, *WHO_AND_WHY, "--execute"), does)
+        if (mends := MENDS.get(hold.verdict)) is not None:
+            yield Next("cursor-sidecar doctor", mends)
+    checkpoint = checkpoint_of(evidence, judgement)
+    if checkpoint is not None and checkpoint.paused is not None:
+        partition = evidence.partition
+        given = ("continue", partition.topic, str(partition.index))
+        words = _typed(*given, *WHO_AND_WHY, "--execute")
+        yield Next(words, f"lets it be delivered again: it was {checkpoint.paused}")
 
 
 def _decisions(desk: Standalone, evidence: Evidence, gap: Gap) -> Iterator[Next]:
@@ -364,6 +384,12 @@ def _print(document: Mapping[str, Any]) -> None:
     for one in document["next"]:
         click.echo(f"  {one['command']}")
         click.echo(f"      {one['leads_to']}")
+    if document["requests"]:
+        head("Asked, and not yet executed")
+        asked = [
+            [one[name] for name in ("at", "kind", "by", "why")] for one in document["requests"]
+        ]
+        table(("AT", "WHAT", "BY", "WHY"), asked)
     if document["audit"]:
         head("Last audit entries")
         rows = [

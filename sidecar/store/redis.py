@@ -342,6 +342,7 @@ class RedisStore(CheckpointStore):
         keys = partition_keys(self._prefix, group, partition)
         names = (
             *(keys.checkpoint, keys.receipts, keys.ahead, keys.gaps, keys.audit, keys.history),
+            keys.requests,
         )
         try:
             reply = await self._run(scripts.FORGET_PARTITION, names, expected_words(expected))

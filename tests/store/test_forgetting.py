@@ -9,6 +9,7 @@ import pytest
 
 from sidecar.core.checkpoint import Audit, Installed, RegisteredTopic
 from sidecar.core.faults import ABSENT, Known
+from sidecar.core.request import Request, RequestId, RequestKind
 from sidecar.core.types import GroupId, Offset, Partition, StoreId, TopicId
 from sidecar.store.connect import connect
 from sidecar.store.redis import RedisStore
@@ -37,6 +38,10 @@ async def test_a_partition_is_forgotten_only_as_it_was_shown(
     promoted = promotion(shown, 3)
     assert await store.install(promoted) == Installed()
     newer = promoted.checkpoint
+    asked = Request(
+        *(RequestId("asked"), group, T0, RequestKind.PAUSE, "", "on-call", "a test", 1.0)
+    )
+    assert isinstance(await store.leave(asked), Known)
     assert await store.forget_partition(group, T0, shown.expected) == Known(False)
     assert await store.forget_partition(group, T0, None) == Known(False)
     assert isinstance((await store.read(group, [T0]))[T0], Known)

@@ -1,7 +1,7 @@
 --[[
 Remove everything that is kept of one partition, if the checkpoint is still the one that was shown.
 
-KEYS  1 checkpoint  2 receipts  3 ahead  4 gaps  5 audit  6 history
+KEYS  1 checkpoint  2 receipts  3 ahead  4 gaps  5 audit  6 history  7 requests
 ARGV  1 next  2 epoch  3 generation  4 owner     what must stand there; all '': nothing must
 
 Answers
@@ -25,5 +25,5 @@ elseif ARGV[3] ~= '' then
   return LOST
 end
 if redis.acl_check_cmd and not redis.acl_check_cmd('DEL', KEYS[1]) then return {DENIED, 'DEL'} end
-redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6])
+redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7])
 return INSTALLED
