@@ -173,7 +173,7 @@ class Recovery(Part):
         end = evidence.log_end
         if judged.reason not in (GapReason.LOG_TRUNCATED, GapReason.CURSOR_AHEAD):
             return False
-        if not isinstance(end, Known):
+        if not isinstance(end, Known) or judged.base.token.next <= end.value.high_watermark:
             return False
         heard, cursor.short_end = cursor.short_end, end.value.high_watermark
         return heard != cursor.short_end
