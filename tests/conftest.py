@@ -10,12 +10,25 @@ from contextlib import ExitStack, suppress
 from typing import Any, TypeVar
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.benches.kafka import KafkaBroker, KafkaTrio, SecureKafka, prepare
 from tests.benches.names import Names
 from tests.benches.process import BenchError, free_port, live, release_port
 from tests.benches.proxy import Proxy
 from tests.benches.redis import Sentinels, Valkey, ValkeyCluster
+
+# Property tests see the same examples in every run: a failure is of the change at hand and not of
+# the dice, and what noticed a deliberate fault once notices it again. Nothing is kept beside the
+# code, and nothing is judged by the clock: how long an example takes is mostly the machine's load.
+settings.register_profile(
+    "all",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("all")
 
 pytest_plugins = ["pytester", "tests.faults.plugin"]
 

@@ -96,10 +96,7 @@ class Copy:
         if isinstance(target, int):
             code, told = self.run(file, "tests.mutants.simulated", str(target))
         else:
-            code, told = self.run(
-                file,
-                *("pytest", "-q", "-p", "tests.mutants.noticing", "--hypothesis-seed=0", target),
-            )
+            code, told = self.run(file, "pytest", "-q", "-p", "tests.mutants.noticing", target)
         if code is None:
             raise Broken(f"{_named(target)} came to no end within {TARGET_SECONDS_MAX:g} s")
         if code not in (0, 1):

@@ -216,7 +216,7 @@ async def compare(url: str, steps: list[tuple[str, int, int, int]]) -> None:
         await real.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(steps=STEPS)
 def test_the_fake_and_the_script_do_the_same(
     valkey: Valkey, steps: list[tuple[str, int, int, int]]
