@@ -1,4 +1,5 @@
-"""What a deliberate fault is aimed at: an invariant, or a row of the verdict tables."""
+"""What a deliberate fault is aimed at: an invariant, a row of the verdict tables, or a promise that
+stands beside both."""
 
 from __future__ import annotations
 
@@ -71,6 +72,20 @@ class Row(StrEnum):
     BLOCKED = "5 a record that cannot be read"
 
 
+class Promise(StrEnum):
+    """What people are told of what they ask, and of what stands beside a verdict."""
+
+    ANSWERED_ONCE = "a request is executed once, by the owner, and answered with its change"
+    HEARD = "a request that was left is heard"
+    FOR_ITS_SITUATION = "an answer counts for the situation it was given to"
+    PAUSED = "a paused partition hands out nothing new"
+    REPLAY_MOVES_NOTHING = "a replay moves nothing but its own progress"
+    SKIPS_THE_HEAD = "one record is skipped, and only the head of the line"
+    EARLY_FORECAST = "the loss is never later than was said"
+    HOLDS_NOTHING = "a condition changes nothing of what is delivered"
+    RECORDED_FIRST = "a foreign commit is written down before ours replaces it"
+
+
 REACHED = MappingProxyType(
     {
         Verdict.RESUME: Row.AGREE,
@@ -103,4 +118,4 @@ REACHED = MappingProxyType(
 )
 """The row that gives each verdict: one that is added needs a row, and a fault against it."""
 
-Attack: TypeAlias = Invariant | Row
+Attack: TypeAlias = Invariant | Row | Promise

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tests.mutants import attacks
 
-INV, ROW = attacks.Invariant, attacks.Row
+INV, ROW, SAID = attacks.Invariant, attacks.Row, attacks.Promise
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,14 @@ CONTEXT_PY = "sidecar/engine/context.py"
 WRITES_PY = "sidecar/engine/writes.py"
 MEMBERSHIP_PY = "sidecar/engine/membership.py"
 READING_PY = "sidecar/engine/reading.py"
-INSTALL_LUA = "sidecar/store/scripts/install-6.lua"
+REQUESTS_PY = "sidecar/engine/requests.py"
+REPLAYS_PY = "sidecar/engine/replays.py"
+FORECAST_PY = "sidecar/core/forecast.py"
+CONDITIONS_PY = "sidecar/engine/conditions.py"
+INSTALL_LUA = "sidecar/store/scripts/install-7.lua"
 UPDATE_GAP_LUA = "sidecar/store/scripts/update-gap-2.lua"
+ANSWER_LUA = "sidecar/store/scripts/answer-request-3.lua"
+LEAVE_LUA = "sidecar/store/scripts/leave-request-3.lua"
 
 MUTANTS: tuple[Mutant, ...] = (
     # --- stage 1: could identity be read? ---------------------------------------------------------
@@ -186,19 +192,17 @@ MUTANTS: tuple[Mutant, ...] = (
         "a greater generation tells a rollback",
         (ROW.AGREE,),
         VERDICT_PY,
-        "    ours = (checkpoint.lineage.number, checkpoint.token.next)\n"
-        "    theirs = (witness.lineages[-1].number, witness.next)\n",
-        "    ours = (checkpoint.lineage.number, checkpoint.token.next, checkpoint.generation)\n"
-        "    theirs = (witness.lineages[-1].number, witness.next, witness.generation)\n",
+        "    ours, theirs = _position(checkpoint), _position_of(witness)\n",
+        "    ours = (*_position(checkpoint), checkpoint.generation)\n"
+        "    theirs = (*_position_of(witness), witness.generation)\n",
         (CORE,),
     ),
     Mutant(
         "the lineage is left out of what tells a rollback",
         (INV.APPLIED_MONOTONE, ROW.COMMIT_BEHIND, ROW.ROLLED_BACK),
         VERDICT_PY,
-        "    ours = (checkpoint.lineage.number, checkpoint.token.next)\n"
-        "    theirs = (witness.lineages[-1].number, witness.next)\n",
-        "    ours, theirs = (checkpoint.token.next,), (witness.next,)\n",
+        "    ours, theirs = _position(checkpoint), _position_of(witness)\n",
+        "    ours, theirs = checkpoint.token.next, witness.next\n",
         (CORE,),
     ),
     Mutant(
@@ -278,7 +282,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a rebuilt registry is taken for a first day",
         (INV.PREFIX_TERMINAL, ROW.STORE_LOST),
         VERDICT_PY,
-        "    if started or registry.rebuilt:\n",
+        "    if started or (registry.rebuilt and not _came_later(facts, topic)):\n",
         "    if started:\n",
         (CORE,),
     ),
@@ -294,7 +298,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "an existing group is adopted although the setting says to ask",
         (ROW.ADOPTED,),
         VERDICT_PY,
-        "if facts.policy.adopt is Adopt.HOLD:",
+        "if facts.policy.adopt is Adopt.HOLD and facts.accepted is not Verdict.ADOPTED:",
         "if facts.policy.adopt is not Adopt.COMMIT and facts.registry is None:",
         (CORE,),
     ),
@@ -302,8 +306,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "a partition that came later takes the start rule",
         (ROW.FIRST_DAY,),
         "sidecar/core/enrolment.py",
-        "rule = Start.EARLIEST if late else (start or policy.start)",
-        "rule = start or policy.start",
+        "rule = Start.EARLIEST if late else answered.get(partition, policy.start)",
+        "rule = answered.get(partition, policy.start)",
         (CORE,),
     ),
     Mutant(
@@ -656,8 +660,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "the witness does not carry the open gap",
         (INV.GAP_OUTLIVES, ROW.STORE_REBUILT),
         CURSOR_PY,
-        "gap=None if gap is None else WitnessGap(gap.id, gap.reason, gap.interval),",
-        "gap=None,",
+        "tail=tail, gap=gap)",
+        "tail=tail, gap=None)",
         (ENGINE, SIMULATED),
     ),
     Mutant(
@@ -698,16 +702,16 @@ MUTANTS: tuple[Mutant, ...] = (
         "records are handed out beyond the horizon",
         (INV.REDELIVERY_FLAGGED,),
         DELIVERY_PY,
-        "below=checkpoint.horizon,",
-        "below=Offset(2**62),",
+        "below=checkpoint.horizon\n                if checkpoint.replaying is None",
+        "below=Offset(2**62)\n                if checkpoint.replaying is None",
         (ENGINE, SIMULATED),
     ),
     Mutant(
         "a page that is offered again is not flagged",
         (INV.REDELIVERY_FLAGGED,),
         CURSOR_PY,
-        "redelivered_below=Offset(last + 1) if again else self.redelivered_below,",
-        "redelivered_below=self.redelivered_below,",
+        "            if again or self.phase is Phase.REPLAYING\n",
+        "            if self.phase is Phase.REPLAYING\n",
         (ENGINE, SIMULATED),
     ),
     Mutant(
@@ -755,8 +759,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "another's owner mark is taken for ours",
         (INV.ZOMBIE_WRITES_NOTHING,),
         MEMBERSHIP_PY,
-        "if isinstance(reading, Known) and reading.value.owner == cursor.owner:",
-        "if isinstance(reading, Known) and reading.value.owner:",
+        "reading.value.owner == cursor.owner and not forgot:",
+        "reading.value.owner and not forgot:",
         (ENGINE, SIMULATED),
     ),
     Mutant(
@@ -840,5 +844,373 @@ MUTANTS: tuple[Mutant, ...] = (
         "if len(text) <= METADATA_CHARACTERS_MAX or not tail:",
         "if len(text) <= 2 * METADATA_CHARACTERS_MAX or not tail:",
         (CORE,),
+    ),
+    # --- what people ask --------------------------------------------------------------------------
+    Mutant(
+        "a request that was answered is executed again when an older reading shows it pending",
+        (SAID.ANSWERED_ONCE,),
+        REQUESTS_PY,
+        "one for one in answer.value if one.pending and one.id not in cursor.answered",
+        "one for one in answer.value if one.pending",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "the answer is not written with the change",
+        (SAID.ANSWERED_ONCE,),
+        REQUESTS_PY,
+        "            gaps=gaps,\n            history_ends=ends,\n            requests=done,\n",
+        "            gaps=gaps,\n            history_ends=ends,\n",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "the script leaves the answer out of the change",
+        (SAID.ANSWERED_ONCE,),
+        INSTALL_LUA,
+        "  call('HSET', requests, ARGV[i], ARGV[i + 1])\n",
+        "",
+        (STORE, SCRIPTS),
+    ),
+    Mutant(
+        "a second answer replaces the first",
+        (SAID.ANSWERED_ONCE,),
+        ANSWER_LUA,
+        "if request.state ~= 'pending' then return {STANDS, stands} end\n",
+        "",
+        (STORE,),
+    ),
+    Mutant(
+        "a request is answered by one who is not the owner",
+        (SAID.ANSWERED_ONCE, INV.ZOMBIE_WRITES_NOTHING),
+        ANSWER_LUA,
+        "if owner ~= ARGV[4] then return {LOST} end\n",
+        "",
+        (STORE,),
+    ),
+    Mutant(
+        "a request is executed while the write of another is on its way",
+        (SAID.ANSWERED_ONCE,),
+        REQUESTS_PY,
+        "                or cursor.install is not None\n"
+        "                or cursor.resolving is not None\n",
+        "                or cursor.resolving is not None\n",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "one that has lost the partition goes on to answer what was asked",
+        (SAID.ANSWERED_ONCE, INV.ZOMBIE_WRITES_NOTHING),
+        REQUESTS_PY,
+        "                cursor.revoking\n                or self.context.draining\n",
+        "                self.context.draining\n",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "what pends once more in a store that went back is never answered",
+        (SAID.HEARD,),
+        REQUESTS_PY,
+        "        cursor.answered.clear()\n        cursor.heard = None\n",
+        "",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "the owner is not told that a request was left",
+        (SAID.HEARD,),
+        LEAVE_LUA,
+        "if call('EXISTS', checkpoint) == 1 then call('HINCRBY', checkpoint, 'requests', 1) end\n",
+        "",
+        (STORE,),
+    ),
+    Mutant(
+        "requests are left without end",
+        (INV.BOUNDED,),
+        LEAVE_LUA,
+        "if pending >= tonumber(ARGV[4]) then return {FULL} end\n",
+        "",
+        (STORE,),
+    ),
+    Mutant(
+        "a hold's answer is taken for another situation",
+        (SAID.FOR_ITS_SITUATION,),
+        REQUESTS_PY,
+        "view = next((v for v in cursor.hold_views() if v.id == request.target), None)",
+        "view = next(iter(cursor.hold_views()), None)",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "an answer lets pass whatever is held by the time it is executed",
+        (SAID.FOR_ITS_SITUATION,),
+        REQUESTS_PY,
+        "return judged.verdict if found == cursor.answering.target else None",
+        "return judged.verdict if found else None",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "two situations of one kind have the same name",
+        (SAID.FOR_ITS_SITUATION,),
+        "sidecar/core/holds.py",
+        "str(partition.index), held.value, situation))",
+        "str(partition.index), held.value))",
+        (CORE, ENGINE),
+    ),
+    Mutant(
+        "an answer to one partition's start counts for all",
+        (SAID.FOR_ITS_SITUATION, ROW.FIRST_DAY),
+        "sidecar/core/enrolment.py",
+        "answered.get(partition, policy.start)",
+        "next(iter(answered.values()), policy.start)",
+        (CORE, ENGINE),
+    ),
+    Mutant(
+        "a resolution that was asked for one gap decides the next",
+        (SAID.FOR_ITS_SITUATION, INV.GAP_OUTLIVES),
+        REQUESTS_PY,
+        "cursor.phase is not Phase.GAP or cursor.gap is None or cursor.gap.id != request.target:",
+        "cursor.phase is not Phase.GAP or cursor.gap is None:",
+        (ENGINE, SIMULATED),
+    ),
+    # --- pause, skip, replay ----------------------------------------------------------------------
+    Mutant(
+        "a paused partition offers",
+        (SAID.PAUSED,),
+        DELIVERY_PY,
+        "if cursor.checkpoint is None or cursor.checkpoint.paused is not None:",
+        "if cursor.checkpoint is None:",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "a pause that was left while nobody ran waits for the first page",
+        (SAID.PAUSED,),
+        REQUESTS_PY,
+        "            if request.kind in FLAGS:\n",
+        "            if request.kind in FLAGS and cursor.live:\n",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "a store that went back forgets that it is paused",
+        (SAID.PAUSED, ROW.ROLLED_BACK),
+        VERDICT_PY,
+        "        paused=checkpoint.paused,\n",
+        "        paused=None,\n",
+        (CORE, SIMULATED),
+    ),
+    Mutant(
+        "a record that is not the head is skipped",
+        (SAID.SKIPS_THE_HEAD, INV.PREFIX_TERMINAL),
+        REQUESTS_PY,
+        "        if head == at:\n",
+        "        if head is not None:\n",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "any skip passes the record that cannot be read",
+        (SAID.SKIPS_THE_HEAD, ROW.BLOCKED),
+        REQUESTS_PY,
+        "            if at == cursor.blocked_at:\n",
+        "            if cursor.blocked_at is not None:\n",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "a record that cannot be read is passed and leaves no gap",
+        (SAID.SKIPS_THE_HEAD, INV.PREFIX_TERMINAL, ROW.BLOCKED),
+        REQUESTS_PY,
+        "self.write(cursor, moved, done, gaps=(passed,), ends=True)",
+        "self.write(cursor, moved, done, ends=True)",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "a record that is skipped counts as applied",
+        (SAID.SKIPS_THE_HEAD,),
+        DELIVERY_PY,
+        "page.outcomes[page.head()] = Outcome.DROPPED",
+        "page.outcomes[page.head()] = Outcome.APPLIED",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "a replay moves the position",
+        (SAID.REPLAY_MOVES_NOTHING, INV.APPLIED_MONOTONE),
+        REPLAYS_PY,
+        "            cursor, checkpoint.succeed(replaying=replace(replaying, position=at))\n",
+        "            cursor,\n"
+        "            checkpoint.succeed(\n"
+        "                replaying=replace(replaying, position=at),\n"
+        "                token=replace(checkpoint.token, next=at),\n"
+        "            ),\n",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "what is delivered again is not flagged",
+        (INV.REDELIVERY_FLAGGED, SAID.REPLAY_MOVES_NOTHING),
+        CURSOR_PY,
+        "            if again or self.phase is Phase.REPLAYING\n",
+        "            if again\n",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "new records come before those that were asked for again",
+        (SAID.REPLAY_MOVES_NOTHING,),
+        DELIVERY_PY,
+        "return bool(hand.ready) and not replay_pends(cursor)",
+        "return bool(hand.ready)",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "a replay begins anew with each owner",
+        (SAID.REPLAY_MOVES_NOTHING,),
+        REPLAYS_PY,
+        "        at = replaying.position\n",
+        "        at = replaying.first\n",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "a replay is done although the log lost a part of it",
+        (SAID.REPLAY_MOVES_NOTHING, INV.TOKEN_IS_NO_PROOF),
+        REPLAYS_PY,
+        "gone = replaying.gone + at - replaying.position",
+        "gone = replaying.gone",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "what was never applied is delivered again",
+        (SAID.REPLAY_MOVES_NOTHING,),
+        REPLAYS_PY,
+        "        if end > next_:\n",
+        "        if end > next_ + 1:\n",
+        (ENGINE, SIMULATED),
+    ),
+    # --- forecast and conditions ------------------------------------------------------------------
+    Mutant(
+        "the loss is told later than the first unread record's",
+        (SAID.EARLY_FORECAST,),
+        FORECAST_PY,
+        "        and stamp.offset <= unread\n",
+        "",
+        (CORE,),
+    ),
+    Mutant(
+        "of two limits the farther one is told",
+        (SAID.EARLY_FORECAST,),
+        FORECAST_PY,
+        "return min(bounds, default=None)",
+        "return max(bounds, default=None)",
+        (CORE,),
+    ),
+    Mutant(
+        "the log start is expected to move no quicker than it did at its slowest",
+        (SAID.EARLY_FORECAST,),
+        FORECAST_PY,
+        "pause = min(seconds for _, seconds in self.steps)",
+        "pause = max(seconds for _, seconds in self.steps)",
+        (CORE,),
+    ),
+    Mutant(
+        "the log start is expected to move in its smallest steps",
+        (SAID.EARLY_FORECAST,),
+        FORECAST_PY,
+        "largest = max(size for size, _ in self.steps)",
+        "largest = min(size for size, _ in self.steps)",
+        (CORE,),
+    ),
+    Mutant(
+        "a topic whose settings cannot be read any more keeps its forecast",
+        (SAID.EARLY_FORECAST,),
+        "sidecar/engine/forecasts.py",
+        "cursor.retention = None  # a right",
+        "pass  # a right",
+        (ENGINE,),
+    ),
+    Mutant(
+        "a hanging transaction is skipped",
+        (SAID.HOLDS_NOTHING, INV.PREFIX_TERMINAL),
+        CONDITIONS_PY,
+        "        self.context.condition(\n"
+        "            cursor,\n"
+        "            Condition.HANGING_TRANSACTION,\n",
+        "        if hangs and cursor.hand is not None:\n"
+        "            cursor.hand.reached(end.high_watermark)\n"
+        "        self.context.condition(\n"
+        "            cursor,\n"
+        "            Condition.HANGING_TRANSACTION,\n",
+        (ENGINE,),
+    ),
+    Mutant(
+        "a transaction counts as hanging however short ago it began",
+        (SAID.HOLDS_NOTHING, INV.TRANSIENT_CHANGES_NOTHING),
+        CONDITIONS_PY,
+        "hangs = since is not None and asked_at - since[1] >= patience",
+        "hangs = since is not None",
+        (ENGINE,),
+    ),
+    Mutant(
+        "what an open transaction holds back counts as readable",
+        (SAID.HOLDS_NOTHING, INV.TOKEN_IS_NO_PROOF),
+        "sidecar/core/evidence.py",
+        "return self.last_stable",
+        "return self.high_watermark",
+        (CORE, ENGINE),
+    ),
+    # --- foreign commits while a member runs ------------------------------------------------------
+    Mutant(
+        "a foreign commit is replaced unrecorded",
+        (SAID.RECORDED_FIRST, ROW.REPLAY_REQUESTED),
+        CURSOR_PY,
+        "if self.checkpoint is None or self.revoking or self.asked_replay is not None:",
+        "if self.checkpoint is None or self.revoking:",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "whoever gives a partition back replaces a foreign commit unrecorded",
+        (SAID.RECORDED_FIRST, ROW.REPLAY_REQUESTED),
+        MEMBERSHIP_PY,
+        "if c.phase in _LIVE and c.committed != c.next and c.asked_replay is None",
+        "if c.phase in _LIVE and c.committed != c.next",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "a foreign commit while a member runs is never seen",
+        (SAID.RECORDED_FIRST, ROW.EXTERNAL_RESET),
+        COMMITS_PY,
+        "                        self.context.look(cursor, Cue.COMMIT_DIFFERED)\n",
+        "                        self.dirty.add(partition)\n",
+        (ENGINE, SIMULATED),
+    ),
+    # --- what is judged twice, and who is told ----------------------------------------------------
+    Mutant(
+        "the end that a new leader names first is believed",
+        (INV.TRANSIENT_CHANGES_NOTHING, ROW.BEYOND_THE_END),
+        RECOVERY_PY,
+        "return heard != cursor.short_end",
+        "return False",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "a partition that a rebuilt registry saw come counts as lost",
+        (ROW.STORE_LOST, ROW.FIRST_DAY),
+        VERDICT_PY,
+        "(registry.rebuilt and not _came_later(facts, topic))",
+        "registry.rebuilt",
+        (CORE,),
+    ),
+    Mutant(
+        "a store that went back under its owner goes unnoticed",
+        (INV.APPLIED_MONOTONE, ROW.ROLLED_BACK),
+        MEMBERSHIP_PY,
+        "and reading.value.generation < cursor.checkpoint.generation",
+        "and reading.value.generation < 0",
+        (ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "a write that the store refuses for want of a right shows nowhere",
+        (ROW.UNAUTHORIZED, INV.TRANSIENT_CHANGES_NOTHING),
+        CONTEXT_PY,
+        "        cursor.denied = fault\n",
+        "        cursor.denied = None\n",
+        (ENGINE,),
+    ),
+    Mutant(
+        "a gap that was decided is opened again by an older witness",
+        (INV.APPLIED_MONOTONE, INV.GAP_OUTLIVES, ROW.COMMIT_BEHIND),
+        VERDICT_PY,
+        "    if checkpoint is not None and _position(checkpoint) > _position_of(witness):\n",
+        "    if checkpoint is not None and _position(checkpoint) < _position_of(witness):\n",
+        (CORE, ENGINE, SIMULATED),
     ),
 )

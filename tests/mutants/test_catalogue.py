@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sidecar.core.types import Verdict
-from tests.mutants.attacks import REACHED, Invariant, Row
+from tests.mutants.attacks import REACHED, Invariant, Promise, Row
 from tests.mutants.catalogue import MUTANTS, Mutant
 
 ROOT = Path(__file__).parents[2]
@@ -23,6 +23,11 @@ def test_every_invariant_is_attacked(invariant: Invariant) -> None:
 @pytest.mark.parametrize("row", list(Row), ids=str)
 def test_every_row_of_the_verdict_tables_is_attacked(row: Row) -> None:
     assert row in ATTACKED
+
+
+@pytest.mark.parametrize("promise", list(Promise), ids=str)
+def test_every_promise_is_attacked(promise: Promise) -> None:
+    assert promise in ATTACKED
 
 
 def test_every_verdict_has_a_row() -> None:
