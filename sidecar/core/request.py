@@ -48,7 +48,8 @@ class RequestState(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Request:
     """`at`, `settled_at` in Unix seconds. `code` names why it was refused, `detail` is for people.
-    What `arguments` holds is the kind's business."""
+    What `arguments` holds is the kind's business. `order` is the store's, given when it is left:
+    clocks differ, and two people who ask for opposite things are heard in the order of leaving."""
 
     id: RequestId
     group: GroupId
@@ -63,6 +64,12 @@ class Request:
     code: str = ""
     detail: str = ""
     settled_at: float | None = None
+    order: int = field(default=0, compare=False)
+
+    @property
+    def place(self) -> tuple[int, float, str]:
+        """In the line of a partition's requests; those of a release without orders come first."""
+        return self.order, self.at, self.id
 
     @property
     def pending(self) -> bool:

@@ -462,9 +462,7 @@ class RedisStore(CheckpointStore):
                 ),
             )
             match code_of(reply):
-                case Code.INSTALLED:
-                    return Known(request)
-                case Code.STANDS:
+                case Code.INSTALLED | Code.STANDS:
                     return Known(decode_request(reply[1]))
                 case Code.FULL:
                     raise refused(
@@ -712,7 +710,7 @@ def _mark(reply: Reply | StoreFailed) -> Reading[OwnerMark]:
 def _requests(reply: Reply | StoreFailed) -> Answer[Sequence[Request]]:
     try:
         found = [decode_request(raw) for raw in _pairs(_checked(reply)).values()]
-        return Known(sorted(found, key=lambda request: (request.at, request.id)))
+        return Known(sorted(found, key=lambda request: request.place))
     except StoreFailed as failure:
         return Unreadable(failure.fault)
     except _UNREADABLE as error:

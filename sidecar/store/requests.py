@@ -1,4 +1,8 @@
-"""Requests, as they are kept: a hash under the partition's tag, one JSON by id."""
+"""Requests, as they are kept: a hash under the partition's tag, one JSON by id.
+
+Its `order` is written by the script that leaves it, as the last field: what is encoded here has
+none before that, and keeps it afterwards.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from sidecar.store.formats import decode, encode
 REQUEST_FORMAT = 1
 
 
-class _Request(msgspec.Struct):
+class _Request(msgspec.Struct, omit_defaults=True):
     format: int
     id: str
     group: str
@@ -29,6 +33,7 @@ class _Request(msgspec.Struct):
     code: str
     detail: str
     settled_at: float | None
+    order: int = 0
 
 
 _decoder = msgspec.json.Decoder(_Request)
@@ -52,6 +57,7 @@ def encode_request(request: Request) -> bytes:
             request.code,
             request.detail,
             request.settled_at,
+            request.order,
         )
     )
 
@@ -73,4 +79,5 @@ def decode_request(raw: bytes) -> Request:
         wire.code,
         wire.detail,
         wire.settled_at,
+        wire.order,
     )

@@ -681,12 +681,32 @@ async def test_answered_requests_are_bounded_and_the_oldest_go_first(
     await store.leave(waits)
     for i in range(KEPT_MAX + 5):
         one = request_of(group, f"r{i:03}", at=float(i + 1))
-        await store.leave(one)
-        await store.answer_request(one.done("", at=float(i)), owner=None)
+        left = known(await store.leave(one))
+        await store.answer_request(left.done("", at=float(i)), owner=None)
     kept = await asked(store, group)
     assert len(kept) == KEPT_MAX
     assert kept[0] == waits
     assert kept[-1].id == f"r{KEPT_MAX + 4:03}"
+
+
+async def test_requests_stand_in_the_order_of_leaving(store: AnyStore, group: GroupId) -> None:
+    """Whatever the clocks of those who left them said; an answer, by itself or with a change, keeps
+    its request's place, and what is left after it comes after it."""
+    at = checkpoint(group)
+    await store.install(first(at))
+    left = [
+        known(await store.leave(request_of(group, name, at=asked_at)))
+        for name, asked_at in (("b", 9.0), ("a", 9.0), ("d", 1.0), ("c", 5.0))
+    ]
+    assert [one.order for one in left] == [1, 2, 3, 4]
+    assert [(one.id, one.order) for one in await asked(store, group)] == [
+        *(("b", 1), ("a", 2), ("d", 3), ("c", 4)),
+    ]
+    await store.answer_request(left[3].done("", at=6.0), owner=at.owner)
+    await store.install(replace(promotion(at, 3), requests=(left[0].done("", at=6.0),)))
+    assert known(await store.leave(request_of(group, "e", at=0.0))).order == 5
+    again = [(one.id, one.order) for one in await asked(store, group)]
+    assert again == [("b", 1), ("a", 2), ("d", 3), ("c", 4), ("e", 5)]
 
 
 async def test_a_request_is_answered_once(store: CheckpointStore, group: GroupId) -> None:

@@ -560,7 +560,7 @@ class FakeStore(CheckpointStore):
     def _requests(self, group: GroupId, partition: Partition) -> Sequence[Request]:
         kept = self._kept.get((group, partition))
         asked = [] if kept is None else list(kept.asked.values())
-        return sorted(asked, key=lambda request: (request.at, request.id))
+        return sorted(asked, key=lambda request: request.place)
 
     def _leave(self, request: Request) -> Request | None:
         kept = self._kept.setdefault((request.group, request.partition), _Kept())
@@ -571,14 +571,15 @@ class FakeStore(CheckpointStore):
         settled = sorted(
             (one.settled_at or 0.0, one.id) for one in kept.asked.values() if not one.pending
         )
-        kept.asked[request.id] = request
+        order = 1 + max((one.order for one in kept.asked.values()), default=0)
+        left = kept.asked[request.id] = replace(request, order=order)
         for _, old in settled[: max(0, len(kept.asked) - KEPT_MAX)]:
             del kept.asked[old]
         kept.audit.append(audit_of(request))
         del kept.audit[:-AUDIT_MAX]
         if kept.checkpoint is not None:
             kept.requests += 1
-        return request
+        return left
 
     def _answer_request(self, request: Request, owner: OwnerId | None) -> Request | None:
         kept = self._kept.get((request.group, request.partition))

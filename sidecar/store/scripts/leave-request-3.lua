@@ -3,11 +3,14 @@ Leave a request beside a partition, for whoever is or becomes its owner. Needs n
 no generation and keeps the owner, who is told by the counter of requests; where there is no
 checkpoint there is no counter, and the requests themselves are looked at.
 
+Its `order` is one more than that of any that is kept, so that those that pend are executed as they
+were left, whatever the clocks of those who left them said.
+
 KEYS  1 checkpoint  2 requests  3 audit
-ARGV  1 id  2 JSON  3 audit entry's JSON  4 requests that may pend  5 requests that are kept
+ARGV  1 id  2 JSON, an object without `order`  3 audit entry's JSON  4 requests that may pend  5 requests that are kept
 
 Answers
-  {INSTALLED}              it pends
+  {INSTALLED, JSON}        it pends, with its order
   {STANDS, JSON}           one with this id is there already
   {FULL}                   as many pend as may
   {DENIED, command}        the right to a command is missing
@@ -32,12 +35,14 @@ local refusal = check(requests, 'hash', {'HSET', requests, '', ''}, {'HDEL', req
   or check(checkpoint, 'hash', {'HINCRBY', checkpoint, 'requests', '1'})
 if refusal then return refusal end
 
-local all, settled, pending, total = call('HGETALL', requests), {}, 0, 0
+local all, settled, pending, total, order = call('HGETALL', requests), {}, 0, 0, 0
 for i = 1, #all, 2 do
   if all[i] == ARGV[1] then return {STANDS, all[i + 1]} end
   total = total + 1
   local read, request = pcall(cjson.decode, all[i + 1])
-  if read and type(request) == 'table' and request.state ~= 'pending' then
+  read = read and type(request) == 'table'
+  if read then order = math.max(order, tonumber(request.order) or 0) end
+  if read and request.state ~= 'pending' then
     settled[#settled + 1] = {all[i], tonumber(request.settled_at) or 0}
   else
     pending = pending + 1
@@ -45,7 +50,8 @@ for i = 1, #all, 2 do
 end
 if pending >= tonumber(ARGV[4]) then return {FULL} end
 
-call('HSET', requests, ARGV[1], ARGV[2])
+local ordered = string.format('%s,"order":%.0f}', string.sub(ARGV[2], 1, -2), order + 1)
+call('HSET', requests, ARGV[1], ordered)
 table.sort(settled, function(a, b)
   return a[2] < b[2] or (a[2] == b[2] and a[1] < b[1])
 end)
@@ -54,4 +60,4 @@ for i = 1, math.min(total + 1 - tonumber(ARGV[5]), #settled) do
 end
 call('XADD', audit, 'MAXLEN', '~', AUDIT_MAX, '*', 'j', ARGV[3])
 if call('EXISTS', checkpoint) == 1 then call('HINCRBY', checkpoint, 'requests', 1) end
-return {INSTALLED}
+return {INSTALLED, ordered}
