@@ -1,0 +1,152 @@
+"""What people ask, while an answer is on its way or what they speak of changes under them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sidecar.core.policy import Adopt
+from sidecar.core.recovery import Phase
+from sidecar.core.request import Request, RequestId, RequestKind, RequestState
+from sidecar.core.types import Condition, Offset, Verdict
+from sidecar.core.views import PageOffer
+from sidecar.engine import messages as m
+from sidecar.ports import Revoked
+from tests.engine.rig import GROUP, PARTITION, TOPIC, Rig, finished
+
+
+def resting() -> Rig:
+    """Three records of nine applied, and committed."""
+    rig = Rig()
+    rig.produce(9)
+    rig.run(1.0)
+    rig.consume(1)
+    rig.run(2.0)
+    assert rig.committed == 3
+    return rig
+
+
+def leave(rig: Rig, name: str, kind: RequestKind, target: str = "", **arguments: Any) -> None:
+    at = rig.clock().wall
+    left = Request(
+        RequestId(name), GROUP, PARTITION, kind, target, "on-call", "a test", at, arguments
+    )
+    finished(rig.store.leave(left))
+
+
+def asked(rig: Rig, name: str) -> Request:
+    kept = finished(rig.store.requests(GROUP, [PARTITION]))[PARTITION].value  # type: ignore[union-attr]  # the fake is there
+    return next(one for one in kept if one.id == name)
+
+
+def test_a_request_whose_answer_is_on_its_way_is_not_executed_again() -> None:
+    """What is read of the store a moment later, for another request, still shows it pending."""
+    rig = resting()
+    rig.withholding = (m.AnswerRequest,)
+    leave(rig, "first", RequestKind.SKIP, offset=8)
+    rig.run(1.0)
+    leave(rig, "second", RequestKind.SKIP, offset=7)
+    rig.run(2.0)
+    assert [question.request.id for question in rig.withheld] == ["first", "second"]
+
+
+def test_a_partition_that_is_given_back_executes_nothing_more() -> None:
+    """The write that was under way stands; what is asked after it is the next owner's."""
+    rig = resting()
+    rig.withholding = (m.PerformInstall,)
+    leave(rig, "pause", RequestKind.PAUSE)
+    rig.now += 0.01
+    leave(rig, "continue", RequestKind.CONTINUE)
+    rig.run(1.0)
+    (writing,) = rig.withheld
+    rig.give(Revoked((PARTITION,), lost=False, answer=lambda _: None))
+    rig.answer(writing)
+    assert rig.withheld == []
+    assert asked(rig, "pause").state is RequestState.DONE
+    assert asked(rig, "continue").pending
+
+
+def test_an_answer_lets_nothing_pass_but_what_it_was_given_to() -> None:
+    """The group commits elsewhere between the answer and the look that it leads to."""
+    rig = Rig(adopt=Adopt.HOLD)
+    rig.produce(9)
+    rig.kafka.reset_offset(GROUP, PARTITION, 3)
+    rig.run(1.0)
+    (held,) = rig.engine.holds()
+    assert held.verdict is Verdict.ADOPTED
+    rig.withholding = (m.Look,)
+    leave(rig, "answer", RequestKind.ANSWER, held.id, answer="commit")
+    rig.run(1.0)
+    rig.kafka.reset_offset(GROUP, PARTITION, 5)
+    rig.withholding = ()
+    rig.answer(rig.withheld[-1])
+    rig.run(1.0)
+    assert asked(rig, "answer").code == "hold-unknown"
+    assert rig.cursor.phase is Phase.HELD
+    assert rig.committed == 5
+
+
+def test_a_resolution_decides_the_gap_it_names_and_no_other() -> None:
+    rig = resting()
+    rig.kafka.delete_records(TOPIC, 0, 8)
+    again = rig.next_life("next")
+    (gap,) = again.gaps
+    leave(again, "other", RequestKind.RESOLVE, f"{gap.id}-other", resolution="accepted")
+    again.run(2.0)
+    assert asked(again, "other").code == "gap-changed"
+    assert [standing.id for standing in again.gaps] == [gap.id]
+
+
+@pytest.mark.parametrize("offset", [3, 5])
+def test_only_the_very_record_that_cannot_be_read_is_passed(offset: int) -> None:
+    rig = Rig()
+    rig.produce(9)
+    rig.kafka.poison(TOPIC, 0, 4)
+    rig.run(1.0)
+    rig.report(rig.page())
+    rig.run(1.0)
+    while rig.cursor.phase is not Phase.HELD:
+        rig.report(rig.page())
+        rig.run(1.0)
+    leave(rig, "skip", RequestKind.SKIP, offset=offset)
+    rig.run(1.0)
+    assert (asked(rig, "skip").code, rig.stored.token.next) == ("request-refused", 4)
+
+
+def test_who_gives_a_partition_back_replaces_no_foreign_commit_that_is_not_written_down() -> None:
+    """It was seen and the store does not know of it yet: the next owner sees it, too."""
+    rig = resting()
+    rig.kafka.reset_offset(GROUP, PARTITION, 1)
+    for _ in range(200):
+        rig.now += 0.25
+        rig.give(m.Tick())
+        while rig.fetcher.pump() and not seen(rig):
+            pass
+        if seen(rig):
+            break
+    assert seen(rig)
+    given: list[Any] = []
+    rig.give(Revoked((PARTITION,), lost=False, answer=given.append))
+    rig.run(1.0)
+    assert given == [{}]
+    again = rig.next_life("next")
+    assert again.stored.replay is not None
+    assert again.stored.replay.first == Offset(1)
+    assert Condition.REPLAY_REQUESTED in again.cursor.conditions
+
+
+def seen(rig: Rig) -> bool:
+    return rig.cursor.asked_replay is not None and rig.cursor.phase is Phase.DELIVERING
+
+
+def test_a_page_that_is_out_is_taken_though_the_partition_is_paused_and_none_follows() -> None:
+    rig = resting()
+    offer = rig.page()
+    assert isinstance(offer, PageOffer)
+    leave(rig, "pause", RequestKind.PAUSE)
+    rig.run(1.0)
+    rig.report(offer)
+    rig.run(1.0)
+    assert rig.stored.token.next == 6
+    assert rig.no_page()
