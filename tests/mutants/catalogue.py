@@ -26,6 +26,7 @@ class Mutant:
 
 CORE = "tests/core"
 ENGINE = "tests/engine"
+ASKED = (f"{ENGINE}/test_requests.py", f"{ENGINE}/test_late_answers.py")
 STORE = "tests/contracts/test_store.py"
 SCRIPTS = "tests/store/test_differential.py"
 INFLICTED = "tests/store/test_faults_inflicted.py"
@@ -852,7 +853,7 @@ MUTANTS: tuple[Mutant, ...] = (
         REQUESTS_PY,
         "one for one in answer.value if one.pending and one.id not in cursor.answered",
         "one for one in answer.value if one.pending",
-        (ENGINE, SIMULATED),
+        (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(
         "the answer is not written with the change",
@@ -860,7 +861,7 @@ MUTANTS: tuple[Mutant, ...] = (
         REQUESTS_PY,
         "            gaps=gaps,\n            history_ends=ends,\n            requests=done,\n",
         "            gaps=gaps,\n            history_ends=ends,\n",
-        (ENGINE, SIMULATED),
+        (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(
         "the script leaves the answer out of the change",
@@ -893,7 +894,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "                or cursor.install is not None\n"
         "                or cursor.resolving is not None\n",
         "                or cursor.resolving is not None\n",
-        (ENGINE, SIMULATED),
+        (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(
         "one that has lost the partition goes on to answer what was asked",
@@ -901,7 +902,7 @@ MUTANTS: tuple[Mutant, ...] = (
         REQUESTS_PY,
         "                cursor.revoking\n                or self.context.draining\n",
         "                self.context.draining\n",
-        (ENGINE, SIMULATED),
+        (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(
         "what pends once more in a store that went back is never answered",
@@ -909,7 +910,7 @@ MUTANTS: tuple[Mutant, ...] = (
         REQUESTS_PY,
         "        cursor.answered.clear()\n        cursor.heard = None\n",
         "",
-        (ENGINE, SIMULATED),
+        (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(
         "the owner is not told that a request was left",
@@ -933,7 +934,7 @@ MUTANTS: tuple[Mutant, ...] = (
         REQUESTS_PY,
         "view = next((v for v in cursor.hold_views() if v.id == request.target), None)",
         "view = next(iter(cursor.hold_views()), None)",
-        (ENGINE, SIMULATED),
+        (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(
         "an answer lets pass whatever is held by the time it is executed",
@@ -941,7 +942,7 @@ MUTANTS: tuple[Mutant, ...] = (
         REQUESTS_PY,
         "return judged.verdict if found == cursor.answering.target else None",
         "return judged.verdict if found else None",
-        (ENGINE, SIMULATED),
+        (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(
         "two situations of one kind have the same name",
@@ -949,7 +950,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "sidecar/core/holds.py",
         "str(partition.index), held.value, situation))",
         "str(partition.index), held.value))",
-        (CORE, ENGINE),
+        (f"{CORE}/test_holds.py", *ASKED),
     ),
     Mutant(
         "an answer to one partition's start counts for all",
@@ -957,7 +958,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "sidecar/core/enrolment.py",
         "answered.get(partition, policy.start)",
         "next(iter(answered.values()), policy.start)",
-        (CORE, ENGINE),
+        (f"{CORE}/test_enrolment.py", *ASKED),
     ),
     Mutant(
         "a resolution that was asked for one gap decides the next",
@@ -965,7 +966,7 @@ MUTANTS: tuple[Mutant, ...] = (
         REQUESTS_PY,
         "cursor.phase is not Phase.GAP or cursor.gap is None or cursor.gap.id != request.target:",
         "cursor.phase is not Phase.GAP or cursor.gap is None:",
-        (ENGINE, SIMULATED),
+        (*ASKED, ENGINE, SIMULATED),
     ),
     # --- pause, skip, replay ----------------------------------------------------------------------
     Mutant(
@@ -974,7 +975,7 @@ MUTANTS: tuple[Mutant, ...] = (
         DELIVERY_PY,
         "if cursor.checkpoint is None or cursor.checkpoint.paused is not None:",
         "if cursor.checkpoint is None:",
-        (ENGINE, SIMULATED),
+        (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(
         "a pause that was left while nobody ran waits for the first page",
@@ -982,7 +983,7 @@ MUTANTS: tuple[Mutant, ...] = (
         REQUESTS_PY,
         "            if request.kind in FLAGS:\n",
         "            if request.kind in FLAGS and cursor.live:\n",
-        (ENGINE, SIMULATED),
+        (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(
         "a store that went back forgets that it is paused",
@@ -990,7 +991,7 @@ MUTANTS: tuple[Mutant, ...] = (
         VERDICT_PY,
         "        paused=checkpoint.paused,\n",
         "        paused=None,\n",
-        (CORE, SIMULATED),
+        (f"{CORE}/test_verdict.py", SIMULATED),
     ),
     Mutant(
         "a record that is not the head is skipped",
@@ -998,7 +999,7 @@ MUTANTS: tuple[Mutant, ...] = (
         REQUESTS_PY,
         "        if head == at:\n",
         "        if head is not None:\n",
-        (ENGINE, SIMULATED),
+        (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(
         "any skip passes the record that cannot be read",
@@ -1006,7 +1007,7 @@ MUTANTS: tuple[Mutant, ...] = (
         REQUESTS_PY,
         "            if at == cursor.blocked_at:\n",
         "            if cursor.blocked_at is not None:\n",
-        (ENGINE, SIMULATED),
+        (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(
         "a record that cannot be read is passed and leaves no gap",
@@ -1014,7 +1015,7 @@ MUTANTS: tuple[Mutant, ...] = (
         REQUESTS_PY,
         "self.write(cursor, moved, done, gaps=(passed,), ends=True)",
         "self.write(cursor, moved, done, ends=True)",
-        (ENGINE, SIMULATED),
+        (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(
         "a record that is skipped counts as applied",
@@ -1022,7 +1023,7 @@ MUTANTS: tuple[Mutant, ...] = (
         DELIVERY_PY,
         "page.outcomes[page.head()] = Outcome.DROPPED",
         "page.outcomes[page.head()] = Outcome.APPLIED",
-        (ENGINE, SIMULATED),
+        (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(
         "a replay moves the position",
@@ -1034,7 +1035,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "                replaying=replace(replaying, position=at),\n"
         "                token=replace(checkpoint.token, next=at),\n"
         "            ),\n",
-        (ENGINE, SIMULATED),
+        (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(
         "what is delivered again is not flagged",
@@ -1042,7 +1043,7 @@ MUTANTS: tuple[Mutant, ...] = (
         CURSOR_PY,
         "            if again or self.phase is Phase.REPLAYING\n",
         "            if again\n",
-        (ENGINE, SIMULATED),
+        (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(
         "new records come before those that were asked for again",
@@ -1050,7 +1051,7 @@ MUTANTS: tuple[Mutant, ...] = (
         DELIVERY_PY,
         "return bool(hand.ready) and not replay_pends(cursor)",
         "return bool(hand.ready)",
-        (ENGINE, SIMULATED),
+        (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(
         "a replay begins anew with each owner",
@@ -1058,7 +1059,7 @@ MUTANTS: tuple[Mutant, ...] = (
         REPLAYS_PY,
         "        at = replaying.position\n",
         "        at = replaying.first\n",
-        (ENGINE, SIMULATED),
+        (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(
         "a replay is done although the log lost a part of it",
@@ -1066,7 +1067,7 @@ MUTANTS: tuple[Mutant, ...] = (
         REPLAYS_PY,
         "gone = replaying.gone + at - replaying.position",
         "gone = replaying.gone",
-        (ENGINE, SIMULATED),
+        (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(
         "what was never applied is delivered again",
@@ -1074,7 +1075,7 @@ MUTANTS: tuple[Mutant, ...] = (
         REPLAYS_PY,
         "        if end > next_:\n",
         "        if end > next_ + 1:\n",
-        (ENGINE, SIMULATED),
+        (*ASKED, ENGINE, SIMULATED),
     ),
     # --- forecast and conditions ------------------------------------------------------------------
     Mutant(
@@ -1083,7 +1084,7 @@ MUTANTS: tuple[Mutant, ...] = (
         FORECAST_PY,
         "        and stamp.offset <= unread\n",
         "",
-        (CORE,),
+        (f"{CORE}/test_forecast.py",),
     ),
     Mutant(
         "of two limits the farther one is told",
@@ -1091,7 +1092,7 @@ MUTANTS: tuple[Mutant, ...] = (
         FORECAST_PY,
         "return min(bounds, default=None)",
         "return max(bounds, default=None)",
-        (CORE,),
+        (f"{CORE}/test_forecast.py",),
     ),
     Mutant(
         "the log start is expected to move no quicker than it did at its slowest",
@@ -1099,7 +1100,7 @@ MUTANTS: tuple[Mutant, ...] = (
         FORECAST_PY,
         "pause = min(seconds for _, seconds in self.steps)",
         "pause = max(seconds for _, seconds in self.steps)",
-        (CORE,),
+        (f"{CORE}/test_forecast.py",),
     ),
     Mutant(
         "the log start is expected to move in its smallest steps",
@@ -1107,7 +1108,7 @@ MUTANTS: tuple[Mutant, ...] = (
         FORECAST_PY,
         "largest = max(size for size, _ in self.steps)",
         "largest = min(size for size, _ in self.steps)",
-        (CORE,),
+        (f"{CORE}/test_forecast.py",),
     ),
     Mutant(
         "a topic whose settings cannot be read any more keeps its forecast",
@@ -1115,7 +1116,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "sidecar/engine/forecasts.py",
         "cursor.retention = None  # a right",
         "pass  # a right",
-        (ENGINE,),
+        (f"{ENGINE}/test_forecasts.py",),
     ),
     Mutant(
         "a hanging transaction is skipped",
@@ -1129,7 +1130,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        self.context.condition(\n"
         "            cursor,\n"
         "            Condition.HANGING_TRANSACTION,\n",
-        (ENGINE,),
+        (f"{ENGINE}/test_conditions.py",),
     ),
     Mutant(
         "a transaction counts as hanging however short ago it began",
@@ -1137,7 +1138,7 @@ MUTANTS: tuple[Mutant, ...] = (
         CONDITIONS_PY,
         "hangs = since is not None and asked_at - since[1] >= patience",
         "hangs = since is not None",
-        (ENGINE,),
+        (f"{ENGINE}/test_conditions.py",),
     ),
     Mutant(
         "what an open transaction holds back counts as readable",
@@ -1145,7 +1146,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "sidecar/core/evidence.py",
         "return self.last_stable",
         "return self.high_watermark",
-        (CORE, ENGINE),
+        (f"{ENGINE}/test_conditions.py", CORE),
     ),
     # --- foreign commits while a member runs ------------------------------------------------------
     Mutant(
@@ -1154,7 +1155,7 @@ MUTANTS: tuple[Mutant, ...] = (
         CURSOR_PY,
         "if self.checkpoint is None or self.revoking or self.asked_replay is not None:",
         "if self.checkpoint is None or self.revoking:",
-        (ENGINE, SIMULATED),
+        (f"{ENGINE}/test_foreign_commits.py", *ASKED, SIMULATED),
     ),
     Mutant(
         "whoever gives a partition back replaces a foreign commit unrecorded",
@@ -1162,7 +1163,7 @@ MUTANTS: tuple[Mutant, ...] = (
         MEMBERSHIP_PY,
         "if c.phase in _LIVE and c.committed != c.next and c.asked_replay is None",
         "if c.phase in _LIVE and c.committed != c.next",
-        (ENGINE, SIMULATED),
+        (f"{ENGINE}/test_foreign_commits.py", *ASKED, SIMULATED),
     ),
     Mutant(
         "a foreign commit while a member runs is never seen",
@@ -1170,7 +1171,7 @@ MUTANTS: tuple[Mutant, ...] = (
         COMMITS_PY,
         "                        self.context.look(cursor, Cue.COMMIT_DIFFERED)\n",
         "                        self.dirty.add(partition)\n",
-        (ENGINE, SIMULATED),
+        (f"{ENGINE}/test_foreign_commits.py", *ASKED, SIMULATED),
     ),
     # --- what is judged twice, and who is told ----------------------------------------------------
     Mutant(
@@ -1179,7 +1180,7 @@ MUTANTS: tuple[Mutant, ...] = (
         RECOVERY_PY,
         "return heard != cursor.short_end",
         "return False",
-        (ENGINE, SIMULATED),
+        (f"{ENGINE}/test_truncation.py", SIMULATED),
     ),
     Mutant(
         "a partition that a rebuilt registry saw come counts as lost",
@@ -1187,7 +1188,7 @@ MUTANTS: tuple[Mutant, ...] = (
         VERDICT_PY,
         "(registry.rebuilt and not _came_later(facts, topic))",
         "registry.rebuilt",
-        (CORE,),
+        (f"{CORE}/test_verdict.py",),
     ),
     Mutant(
         "a store that went back under its owner goes unnoticed",
@@ -1203,7 +1204,7 @@ MUTANTS: tuple[Mutant, ...] = (
         CONTEXT_PY,
         "        cursor.denied = fault\n",
         "        cursor.denied = None\n",
-        (ENGINE,),
+        (f"{ENGINE}/test_rights.py", ENGINE),
     ),
     Mutant(
         "a gap that was decided is opened again by an older witness",
@@ -1211,6 +1212,6 @@ MUTANTS: tuple[Mutant, ...] = (
         VERDICT_PY,
         "    if checkpoint is not None and _position(checkpoint) > _position_of(witness):\n",
         "    if checkpoint is not None and _position(checkpoint) < _position_of(witness):\n",
-        (CORE, ENGINE, SIMULATED),
+        (f"{CORE}/test_verdict.py", ENGINE, SIMULATED),
     ),
 )
