@@ -35,8 +35,6 @@ from sidecar.engine.replays import replay_pends
 from sidecar.errors import InvariantBroken
 
 PARKED_MAX = 1024
-PAGES_KNOWN_MAX = 16_384
-"""Pages of this process whose partition is remembered; a report of an older one is lost."""
 
 
 class Delivery(Part):
@@ -45,7 +43,10 @@ class Delivery(Part):
         self._parked: OrderedDict[m.RequestId, m.PageWanted] = OrderedDict()
         self._candidates: dict[Partition, None] = {}
         """Partitions with something to offer, the one that waited longest first."""
-        self._pages: OrderedDict[PageId, Partition] = OrderedDict()
+        self._marks: dict[Partition, str] = {}
+        self._marked: dict[str, Partition] = {}
+        """A page's name ends with its partition's mark, so that no page has to be remembered for
+        longer than its cursor remembers it."""
 
     def refuse_parked(self) -> None:
         """Nobody is offered a page any more."""
@@ -139,7 +140,7 @@ class Delivery(Part):
                     self.parts.recovery.diverged_ahead(cursor, other)
                     return False
             page = Page(
-                PageId(self.context.new_name("page")),
+                self.name_page(cursor.partition),
                 1,
                 now.monotonic,
                 deadline,
@@ -156,15 +157,12 @@ class Delivery(Part):
                 return False
         else:
             cursor.superseded.append(page.id)
-            page.id = PageId(self.context.new_name("page"))
+            page.id = self.name_page(cursor.partition)
             page.attempt += 1
             page.handed_at = now.monotonic
             page.deadline = deadline
             page.closed = False
             page.retried.clear()
-        self._pages[page.id] = cursor.partition
-        while len(self._pages) > PAGES_KNOWN_MAX:
-            self._pages.popitem(last=False)
         cursor.handed_to = Offset(max(cursor.handed_to, page.offsets[-1] + 1))
         wall_deadline = now.wall + self.context.policy.page_deadline_seconds
         offer = cursor.offer(page, attempt=page.attempt, wall_deadline=wall_deadline)
@@ -205,7 +203,7 @@ class Delivery(Part):
                 return False
             offsets, digests, records, epochs = columns
             cursor.ahead.pop(Offset(offsets[0]), None)
-            name = PageId(self.context.new_name("page"))
+            name = self.name_page(cursor.partition)
             hand.page = Page(
                 name, 0, now.monotonic, now.monotonic, offsets, digests, records, epochs, [None]
             )
@@ -227,8 +225,16 @@ class Delivery(Part):
             cursor, m.Purpose.HORIZON, checkpoint.expected, further, body=False
         )
 
+    def name_page(self, partition: Partition) -> PageId:
+        mark = self._marks.get(partition)
+        if mark is None:
+            mark = self._marks[partition] = str(len(self._marks))
+            self._marked[mark] = partition
+        return PageId(f"{self.context.new_name('page')}-{mark}")
+
     def find_page(self, page: PageId) -> Cursor | None:
-        partition = self._pages.get(page)
+        """Only a page that its cursor knows: a name that somebody made up finds none."""
+        partition = self._marked.get(page.rpartition("-")[2])
         cursor = None if partition is None else self.context.cursors.get(partition)
         if cursor is None:
             return None
