@@ -1,12 +1,14 @@
 """Questions to real brokers that are away, that refuse, or that are only a mock."""
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, Uuid
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without __all__
     AclOperation,
     ResourceType,
@@ -16,7 +18,7 @@ from sidecar.core.evidence import TopicDescription
 from sidecar.core.faults import ABSENT, FaultKind, Known, Unreadable
 from sidecar.core.types import GroupId, Offset, Partition
 from sidecar.kafka.client import ClientSettings
-from sidecar.kafka.log import KafkaLog, topic_id_of
+from sidecar.kafka.log import KafkaLog, take_topic_id, topic_id_of
 from tests.benches.kafka import KafkaBroker, SecureKafka
 from tests.benches.names import Names
 from tests.benches.process import free_port, release_port
@@ -213,3 +215,29 @@ def test_a_topic_id_is_written_as_kafka_writes_it(
 ) -> None:
     """No `/` among them: an idempotency key is TOPICID/LINEAGE/PARTITION/OFFSET."""
     assert topic_id_of(client_writes) == kafka_writes
+
+
+@pytest.mark.kafka
+async def test_an_answer_about_a_topic_leaves_nothing_behind(
+    kafka: KafkaBroker, names: Names
+) -> None:
+    """One is asked before each commit; the binding alone would keep a UUID of each for ever."""
+    topic = names.topic()
+    await asyncio.to_thread(Outsider(kafka).create, topic)
+    log = KafkaLog(ClientSettings(kafka.bootstrap, GroupId(names.group()), (topic,)))
+    kept = []
+    for _ in range(2):
+        for _ in range(20):
+            assert isinstance((await log.topics([topic]))[topic], Known)
+        gc.collect()
+        kept.append(sum(type(one) is Uuid for one in gc.get_objects()))
+    assert kept[1] == kept[0]
+    await log.close()
+
+
+def test_a_topic_id_that_nothing_is_wrong_with_is_only_read() -> None:
+    """With a binding that counts right, nothing is given back: it would be freed under somebody."""
+    for _ in range(3):
+        description = SimpleNamespace(topic_id=Uuid(7, 7))
+        assert take_topic_id(description) == "AAAAAAAAAAcAAAAAAAAABw"
+        assert not hasattr(description, "topic_id")
