@@ -45,8 +45,11 @@ ANSWERED_BY: dict[type, type] = {
     m.StartedMarked: m.MarkStarted,
     m.FloorsAnswered: m.AskFloors,
     m.BoundsAnswered: m.AskBounds,
+    m.RetentionAnswered: m.AskRetention,
     m.TopicsAnswered: m.AskTopics,
     m.OwnersAnswered: m.AskOwners,
+    m.RequestAnswered: m.AnswerRequest,
+    m.CommittedAnswered: m.AskCommitted,
     m.Committed: m.Commit,
 }
 """The event that answers each command that has an answer."""
@@ -62,7 +65,8 @@ class Moment(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Doom:
-    """`purpose` narrows an install to what it is for."""
+    """`command` is its name; of an install, what it is for may follow, and `+answer` for one that
+    carries the answer to what a person asked: `PerformInstall:promote+answer`."""
 
     moment: Moment
     command: str
@@ -75,8 +79,12 @@ class Doom:
 
     @property
     def purpose(self) -> m.Purpose | None:
-        purpose = self.command.partition(":")[2]
+        purpose = self.command.partition(":")[2].partition("+")[0]
         return m.Purpose(purpose) if purpose else None
+
+    @property
+    def answers(self) -> bool:
+        return self.command.endswith("+answer")
 
     def entry(self) -> list[str]:
         """What starts a sidecar that ends so, for `SidecarProcess.entry`."""
@@ -126,6 +134,8 @@ class MortalEngine(Engine):
         purpose = self._doom.purpose
         if install is None or purpose is None:
             return True
+        if self._doom.answers and not install.requests:
+            return False
         cursor = self.cursors.get(install.checkpoint.identity.partition)
         return cursor is not None and cursor.purpose is purpose
 
@@ -152,7 +162,7 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.crash.killed", description=__doc__)
     when = parser.add_mutually_exclusive_group(required=True)
     for moment in Moment:
-        when.add_argument(f"--{moment}", metavar="COMMAND[:PURPOSE]")
+        when.add_argument(f"--{moment}", metavar="COMMAND[:PURPOSE[+answer]]")
     parser.add_argument("--nth", type=int, default=1, help="which one of this life")
     parser.add_argument("run", choices=["run"])
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")

@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sidecar.core.request import RequestKind
 from tests.benches.waiting import wait_until
 from tests.crash.killed import Doom, Moment
+from tests.crash.people import OtherTool, Person
 from tests.harness.api import AWAY, Api, GapSeen, Page, Refused
 from tests.harness.application import Application
 from tests.harness.world import World
@@ -43,6 +45,7 @@ class Stage:
             self.sidecar, records_max=4, before_report=self._rest
         )
         self.watch = world.watch_commits(*self.places)
+        self.person = Person(world, self.sidecar)
 
     def _rest(self, page: Page) -> None:
         if self.pace_seconds:
@@ -74,22 +77,30 @@ class Stage:
         )
 
     @staticmethod
-    def accept(api: Api) -> None:
-        """Every loss that is declared and not decided."""
+    def decide(api: Api) -> None:
+        """Each loss is accepted, a topic begins at its beginning, a replay is not wanted."""
         for gap in api.gaps():
             if gap.holds:
                 api.resolve(gap.id, "accepted")
+        for hold in api.holds():
+            api.answer(hold.id, "dismiss" if "dismiss" in hold.answers else "earliest")
 
     def settle(self) -> list[GapSeen]:
-        """Until everything is delivered, each loss accepted; returns every gap there was."""
+        """Until everything is delivered and decided; returns every gap there was."""
         sidecar = self.sidecar
         api = sidecar.api()
 
         def at_rest() -> bool:
             with contextlib.suppress(Refused):
-                self.accept(api)
-            states = {(p.topic, p.partition): p.caught_up for p in api.partitions()}
-            return all(states.get(place) for place in self.places)
+                self.decide(api)
+            states = {(p.topic, p.partition): p for p in api.partitions()}
+            for place, state in states.items():
+                if "paused" in state.conditions:
+                    self.person.ask(place, RequestKind.CONTINUE)
+            return all(
+                place in states and states[place].caught_up and not states[place].conditions
+                for place in self.places
+            )
 
         wait_until(at_rest, "every partition is caught up", timeout_seconds=60, every_seconds=0.1)
         self.application.stop()
@@ -144,31 +155,93 @@ def retention(stage: Stage) -> None:
         stage.world.outside.delete_records(topic, index, end - 20)
 
 
+def _until_it_ends(stage: Stage, act: Stir, *, every_seconds: float = 0.02) -> None:
+    """Again and again, whatever it refuses."""
+
+    def ended() -> bool:
+        if stage.sidecar.running:
+            with contextlib.suppress(Refused):
+                act(stage)
+        return not stage.sidecar.running
+
+    wait_until(
+        ended,
+        "it ended",
+        timeout_seconds=DEATH_SECONDS,
+        every_seconds=every_seconds,
+        ignoring=AWAY,
+    )
+
+
 def decided(stage: Stage) -> None:
-    """Somebody accepts a loss as soon as it is declared."""
+    """Somebody decides whatever there is to decide, as soon as it is declared."""
+    _until_it_ends(stage, lambda stage: stage.decide(stage.sidecar.api(5.0)))
 
-    def accepted() -> bool:
-        if not stage.sidecar.running:
-            return True
-        with contextlib.suppress(Refused):
-            stage.accept(stage.sidecar.api(5.0))
-        return False
 
-    wait_until(accepted, "it ended", timeout_seconds=DEATH_SECONDS, ignoring=AWAY)
+def commanded(stage: Stage) -> None:
+    """As `decided`, by command."""
+
+    def decide(stage: Stage) -> None:
+        api = stage.sidecar.api(5.0)
+        for gap in api.gaps("open"):
+            place = gap.topic, gap.partition
+            stage.person.ask(place, RequestKind.RESOLVE, gap.id, {"resolution": "accepted"})
+        for hold in api.holds():
+            place = hold.topic, hold.partition
+            stage.person.ask(place, RequestKind.ANSWER, hold.id, {"answer": "earliest"})
+
+    _until_it_ends(stage, decide)
+
+
+def asked(stage: Stage) -> None:
+    """A person pauses a partition, lets one record pass, goes on, wants some again; and asks for
+    what is not there."""
+    place = stage.places[-1]
+
+    def ask(stage: Stage) -> None:
+        person = stage.person
+        person.ask(place, RequestKind.PAUSE)
+        next_ = int(stage.world.checkpoint(*place)["next"])
+        person.ask(place, RequestKind.SKIP, arguments={"offset": next_})
+        person.ask(place, RequestKind.CONTINUE)
+        person.ask(place, RequestKind.SKIP, arguments={"offset": 0})
+        person.ask(place, RequestKind.ANSWER, "no-hold", {"answer": "accept"})
+        person.ask(place, RequestKind.RESOLVE, "no-gap", {"resolution": "accepted"})
+        interval = {"from": max(0, next_ - 12), "to": next_}
+        person.ask(place, RequestKind.REPLAY, arguments=interval)
+        stage.produce(4)
+
+    stage.reported(8)
+    _until_it_ends(stage, ask)
+
+
+def meddled(stage: Stage) -> None:
+    """Somebody else's tool commits below the position, whenever all is done and committed."""
+    topic, index = stage.places[-1]
+
+    def commit(stage: Stage) -> None:
+        api = stage.sidecar.api(5.0)
+        seen = api.partition(topic, index)
+        if seen is not None and seen.caught_up and seen.next == seen.committed and not api.holds():
+            assert seen.next is not None
+            tool.commit((topic, index), seen.next - 3)
+        stage.decide(api)
+
+    with OtherTool(stage.world).at_work() as tool:
+        _until_it_ends(stage, commit, every_seconds=0.3)
 
 
 def growing(stage: Stage) -> None:
     """Retention goes on behind an open gap."""
     topic, index = stage.places[-1]
 
-    def gone() -> bool:
-        if stage.sidecar.running and stage.sidecar.api(5.0).gaps("open"):
+    def pass_it(stage: Stage) -> None:
+        if stage.sidecar.api(5.0).gaps("open"):
             stage.world.produce(topic, 40, index)
             end = stage.world.outside.bounds(topic, index).end
             stage.world.outside.delete_records(topic, index, end - 5)
-        return not stage.sidecar.running
 
-    wait_until(gone, "it ended", timeout_seconds=DEATH_SECONDS, every_seconds=0.3, ignoring=AWAY)
+    _until_it_ends(stage, pass_it, every_seconds=0.3)
 
 
 @dataclass(frozen=True, slots=True)

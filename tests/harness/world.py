@@ -20,9 +20,8 @@ from tests.benches.kafka import KafkaBroker
 from tests.benches.names import Names
 from tests.benches.redis import Valkey
 from tests.benches.topics import Outsider, Record
-from tests.harness.api import GapSeen
 from tests.harness.application import Application, Ledger
-from tests.harness.checker import Account, Place, Produced, account
+from tests.harness.checker import Account, Declared, Place, Produced, account
 from tests.harness.sidecar import SidecarProcess
 
 __all__ = ["Load", "World", "values"]
@@ -205,7 +204,7 @@ class World:
         self._watches.append(watch)
         return watch.start()
 
-    def account(self, gaps: Sequence[GapSeen] = (), **options: Any) -> Account:
+    def account(self, gaps: Sequence[Declared] = (), **options: Any) -> Account:
         return account(self.produced, self.ledger.effects(), gaps, **options)
 
     def close(self) -> None:
