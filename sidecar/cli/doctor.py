@@ -8,7 +8,7 @@ may forget. Nothing is written and nothing is joined. What cannot be told is a w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +84,7 @@ async def _examined(desk: Standalone) -> list[Finding]:
     partitions = await desk.partitions()
     if isinstance(partitions, Unreadable):
         return [*findings, _unanswered("state", partitions)]
+    findings += _unassigned(desk, members, partitions.value)
     looked = await desk.look(partitions.value)
     findings += _state(desk, looked)
     findings.append(_size(desk, looked, health))
@@ -216,6 +217,28 @@ def _group(members: Answer[GroupMembers]) -> Finding:
         return _unanswered("group", members)
     count = len(members.value.members)
     return Finding("group", OK, f"{members.value.state}, {count} member{'' if count == 1 else 's'}")
+
+
+def _unassigned(
+    desk: Standalone, members: Answer[GroupMembers], partitions: Iterable[Partition]
+) -> Iterator[Finding]:
+    """A coordinator gives a static member that comes back within its session what it had, and asks
+    nobody for an assignment, also where it subscribes to more than before."""
+    from sidecar.core.faults import Unreadable
+
+    if isinstance(members, Unreadable) or members.value.state != "stable":
+        return
+    had = {partition for member in members.value.members for partition in member.partitions}
+    idle = Counter(p.topic for p in partitions if p.topic in desk.client.topics and p not in had)
+    for topic, count in sorted(idle.items()):
+        yield Finding(
+            "assignment",
+            WARNING,
+            f"{topic}: no member of the stable group has {count} of its partitions",
+            "whether every member has it in KAFKA__TOPICS; a static member (KAFKA__INSTANCE_ID) "
+            "that was restarted with another topic is given it once it stays away for longer than "
+            "KAFKA__SESSION_TIMEOUT_SECONDS, or when another member joins",
+        )
 
 
 def _state(desk: Standalone, looked: Mapping[Partition, Evidence]) -> Iterator[Finding]:

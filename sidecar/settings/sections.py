@@ -120,7 +120,12 @@ class KafkaSettings(Section, frozen=True):
         ),
     ] = 10.0
     instance_id: Annotated[
-        Name | None, Meta(description="Static membership: one per member, never shared.")
+        Name | None,
+        Meta(
+            description="Static membership: one per member, never shared. A member that is back "
+            "within its session keeps what it had, so a topic that was added is given to it only "
+            "when the group rebalances; `doctor` says where nobody has one."
+        ),
     ] = None
     commit_interval_seconds: Annotated[
         Seconds,

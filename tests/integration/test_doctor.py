@@ -13,6 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 from tests.benches.kafka import SecureKafka
 from tests.benches.redis import Valkey
 from tests.benches.topics import Outsider
+from tests.benches.waiting import wait_until
 from tests.harness.world import World
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
@@ -48,6 +49,37 @@ def test_all_is_well_and_said_in_one_line_each(world: World) -> None:
     lines = world.command("doctor").output.splitlines()
     assert lines[0].split() == ["RESULT", "CHECK", "DETAIL"]
     assert len(lines) == 1 + sum(map(len, found.values()))
+
+
+def test_a_topic_that_a_static_member_was_not_given_is_told(world: World) -> None:
+    """It came back within its session with another topic, and keeps what it had; a member that
+    joins has the group rebalanced, and then all is well."""
+    first = world.topic()
+    world.produce(first, 10)
+    sidecar = world.sidecar(static=True, KAFKA__SESSION_TIMEOUT_SECONDS=60)
+    assert world.apply(sidecar, first, 4) == 4
+    sidecar.kill()
+    second = world.topic()
+    sidecar.start(KAFKA__TOPICS=f"{first},{second}")
+    sidecar.await_partition(first, state="delivering", timeout_seconds=60)
+    assert sidecar.api().partition(second) is None
+    code, found = doctor(world)
+    assert code == 0
+    (told,) = found["assignment"]
+    assert told["result"] == "warning"
+    assert told["detail"].startswith(f"{second}: ")
+    assert "KAFKA__INSTANCE_ID" in told["mended_by"]
+    world.sidecar()
+    wait_until(
+        lambda: "assignment" not in doctor(world)[1] and len(_members_topics(world)) == 2,
+        "both topics have a member",
+        timeout_seconds=60,
+    )
+
+
+def _members_topics(world: World) -> set[str]:
+    shown = json.loads(world.command("status", "-o", "json").stdout)["partitions"]
+    return {one["topic"] for one in shown if one["consumer_id"] is not None}
 
 
 def test_what_is_wrong_fails_with_what_mends_it(
