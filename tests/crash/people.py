@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Self, TypeVar
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from sidecar.cli.options import load_settings
 from sidecar.core.faults import Known
@@ -157,7 +156,8 @@ def _place(request: Request) -> Place:
 
 class OtherTool:
     """Another member of the group, with a topic of its own, that commits what it has no business
-    with: a broker takes any partition's offset from any member."""
+    with: a broker takes any partition's offset from any member. All of it on one thread: librdkafka
+    was seen to hang where one polls and another asks."""
 
     def __init__(self, world: World) -> None:
         self._consumer = Consumer(
@@ -165,30 +165,27 @@ class OtherTool:
                 "bootstrap.servers": world.kafka.bootstrap,
                 "group.id": world.group,
                 "group.instance.id": f"{world.group}-other",
+                "session.timeout.ms": 6_000,
                 "partition.assignment.strategy": "cooperative-sticky",
                 "enable.auto.commit": False,
             }
         )
         self._topic = world.names.topic()
         world.outside.create(self._topic)
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    @contextlib.contextmanager
-    def at_work(self) -> Iterator[OtherTool]:
+    def __enter__(self) -> Self:
         self._consumer.subscribe([self._topic])
-        self._thread.start()
-        try:
-            wait_until(self._consumer.assignment, "the other tool is a member", timeout_seconds=60)
-            yield self
-        finally:
-            self._stopping.set()
-            self._thread.join()
-            self._consumer.close()
+        wait_until(self.takes_part, "the other tool is a member", timeout_seconds=60)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def takes_part(self) -> bool:
+        """As often as a rebalance should not wait for it."""
+        self._consumer.poll(0.1)
+        return bool(self._consumer.assignment())
 
     def commit(self, place: Place, offset: int) -> None:
-        self._consumer.commit(offsets=[TopicPartition(*place, offset)], asynchronous=False)
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            self._consumer.poll(0.1)
+        with contextlib.suppress(KafkaException):  # refused while the group rebalances
+            self._consumer.commit(offsets=[TopicPartition(*place, offset)], asynchronous=False)

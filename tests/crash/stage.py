@@ -220,6 +220,7 @@ def meddled(stage: Stage) -> None:
     topic, index = stage.places[-1]
 
     def commit(stage: Stage) -> None:
+        tool.takes_part()
         api = stage.sidecar.api(5.0)
         seen = api.partition(topic, index)
         if seen is not None and seen.caught_up and seen.next == seen.committed and not api.holds():
@@ -227,7 +228,7 @@ def meddled(stage: Stage) -> None:
             tool.commit((topic, index), seen.next - 3)
         stage.decide(api)
 
-    with OtherTool(stage.world).at_work() as tool:
+    with OtherTool(stage.world) as tool:
         _until_it_ends(stage, commit, every_seconds=0.3)
 
 

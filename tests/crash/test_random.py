@@ -30,6 +30,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 SEED = int(os.environ.get("CRASH_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 PARTITIONS = 8
 SESSION_SECONDS = 3
+START_SECONDS = 180
+"""Four start at a time: on a machine that does other things as well, that takes long."""
 EARLY = 0.25
 """The share of kills that may hit the recovery itself, or the start."""
 DEATHS = 0.01
@@ -87,7 +89,8 @@ class Haunted:
 
     def _begin(self) -> None:
         self.sidecar.launch_sidecar()
-        wait_until(self._listens, f"{self.sidecar.name} listens", timeout_seconds=60)
+        name = self.sidecar.name
+        wait_until(self._listens, f"{name} listens", timeout_seconds=START_SECONDS)
 
     def _flows(self, seconds: float) -> None:
         """Until something was reported; the others may have everything for now."""
@@ -103,6 +106,7 @@ class Haunted:
         self.kills += 1
 
     def _listens(self) -> bool:
+        assert self.sidecar.running, self.sidecar.describe("it ended by itself")
         return self.sidecar.last("sidecar_started", this_life=True) is not None
 
     def _reports_beyond(self, seen: int) -> bool:
