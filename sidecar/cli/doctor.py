@@ -32,7 +32,6 @@ SESSION_SECONDS_USUAL = (6.0, 1800.0)
 WITNESS_CHARACTERS = 4096
 RECEIPT_BYTES = 8
 """What a receipt takes in the store in the run of a full page; shorter pages take more."""
-RECEIVE_BYTES_DEFAULT = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +137,8 @@ async def _topics(desk: Standalone) -> Any:
             yield Finding("topic", OK, f"{detail}, ID {topic.topic_id}")
         for finding in _rights("topic", name, rights[name], ("READ", "DESCRIBE")):
             yield finding
+        for finding in _record_size(desk, name, topic.batch_bytes_max, "max.message.bytes"):
+            yield finding
 
 
 def _topic_missing(name: str, reading: Reading[Any]) -> Finding:
@@ -196,12 +197,19 @@ def _session(desk: Standalone, settings: Answer[Mapping[str, str]]) -> Iterator[
     if room < WITNESS_CHARACTERS:
         detail = f"a commit's metadata may have {room:g} bytes, a witness {WITNESS_CHARACTERS}"
         yield Finding("witness", WARNING, detail, "the brokers' offset.metadata.max.bytes")
-    largest = _number(known.get("message.max.bytes"), 0)
-    taken = _number(
-        desk.settings.kafka.extra().get("receive.message.max.bytes"), RECEIVE_BYTES_DEFAULT
-    )
-    if largest > taken:
-        detail = f"records may have {largest:g} bytes, the client takes {taken:g}"
+    largest = int(_number(known.get("message.max.bytes"), 0))
+    yield from _record_size(desk, "a new topic", largest, "the brokers' message.max.bytes")
+
+
+def _record_size(
+    desk: Standalone, topic: str, largest: int | None, setting: str
+) -> Iterator[Finding]:
+    """Nothing where it fits, or where nobody may know."""
+    taken = desk.client.record_bytes_max
+    if largest is not None and largest > taken:
+        detail = (
+            f"{topic} may have batches of {largest} bytes ({setting}), the client takes {taken}"
+        )
         mended = "KAFKA__CLIENT: a greater receive.message.max.bytes"
         yield Finding("record size", WARNING, detail, mended)
 

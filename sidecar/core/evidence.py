@@ -37,11 +37,15 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """`topic_id` None: this cluster offers none. `compacted` None: it could not be read."""
+    """`topic_id` None: this cluster offers none. What else is None could not be read.
+
+    `batch_bytes_max`: the largest batch of records that the brokers accept for it.
+    """
 
     topic_id: TopicId | None
     partitions: int
     compacted: bool | None
+    batch_bytes_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

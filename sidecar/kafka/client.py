@@ -97,6 +97,9 @@ SHARED_DEFAULTS: Mapping[str, ClientOption] = MappingProxyType(
 )
 
 STATISTICS_INTERVAL_SECONDS = 0.5
+RECEIVE_BYTES_DEFAULT = 100_000_000
+RESPONSE_BYTES = 512
+"""What a response takes besides its records: librdkafka's own reckoning."""
 HEARTBEAT_SECONDS_MAX = 3.0
 MAX_POLL_INTERVAL_MS = 300_000
 
@@ -144,6 +147,13 @@ class ClientSettings:
     def next_generation(self) -> bool:
         """Whether the group protocol of KIP-848 is asked for."""
         return self.extra.get("group.protocol", "classic").lower() == "consumer"
+
+    @property
+    def record_bytes_max(self) -> int:
+        """The largest batch that is taken: one beyond `max.partition.fetch.bytes` or
+        `fetch.max.bytes` still comes whole, a response beyond this bound breaks its connection."""
+        given = self.extra.get("receive.message.max.bytes")
+        return int(given or RECEIVE_BYTES_DEFAULT) - RESPONSE_BYTES
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -12,8 +12,8 @@ from the others. A client whose answers stay those of an old cluster state (it w
 
 Topic IDs: a cluster that names no controller (librdkafka's mock, and very old ones) cannot describe
 its topics, so it offers no IDs; that is an answer, `topic_id=None`. A cluster that has one and does
-not answer is `Unreadable`. Whether a topic is compacted is no fact about a cursor, so it alone is
-remembered for a while.
+not answer is `Unreadable`. A topic's settings (whether it is compacted, how large its batches may
+be) are no facts about a cursor, so they alone are remembered for a while.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ REFUSED_SECONDS = 1.0
 still take them."""
 STALE_CLIENT_SECONDS = 4.0
 """How long answers may stay those of a confused client before it is replaced."""
-CLEANUP_POLICY_SECONDS = 60.0
+TOPIC_CONFIG_SECONDS = 60.0
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 # Kafka's words for "this cluster gives its topics no IDs".
@@ -145,6 +145,14 @@ class _Client:
     controller_seen: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _TopicConfig:
+    """What matters of a topic's settings; None: they could not be read."""
+
+    compacted: bool | None = None
+    batch_bytes_max: int | None = None
+
+
 _CLOSED = _Failed(RuntimeError("the connection to Kafka was closed"))
 _COORDINATOR_MOVES = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -179,7 +187,8 @@ class KafkaLog:
         self._client: _Client | None = None
         self._no_controller_until = float("-inf")
         self._replacing = asyncio.Lock()
-        self._compacted: dict[tuple[str, TopicId | None], tuple[float, bool | None]] = {}
+        self._too_large: dict[str, int] = {}
+        self._configs: dict[tuple[str, TopicId | None], tuple[float, _TopicConfig]] = {}
         self._worker = Worker("kafka-metadata")
         self._asker: Asker | None = None
         self._closed = False
@@ -256,7 +265,7 @@ class KafkaLog:
             readings[name] = Known(TopicDescription(topic_id, len(answer.partitions), None))
         if unsupported:
             readings |= await self._topics_by_name(unsupported)
-        return await self._with_cleanup_policy(readings)
+        return await self._with_configs(readings)
 
     async def log_ends(
         self, partitions: Collection[Partition]
@@ -523,7 +532,7 @@ class KafkaLog:
             readings[name] = Unreadable(denied(fault_of(error), "DESCRIBE", topic=name))
         return readings
 
-    async def _with_cleanup_policy(
+    async def _with_configs(
         self, readings: dict[str, Reading[TopicDescription]]
     ) -> dict[str, Reading[TopicDescription]]:
         now = self._clock()
@@ -531,8 +540,8 @@ class KafkaLog:
         wanted = [
             name
             for name, topic in known.items()
-            if (name, topic.topic_id) not in self._compacted
-            or now - self._compacted[name, topic.topic_id][0] > CLEANUP_POLICY_SECONDS
+            if (name, topic.topic_id) not in self._configs
+            or now - self._configs[name, topic.topic_id][0] > TOPIC_CONFIG_SECONDS
         ]
         if wanted:
             asked = {ConfigResource(ConfigResource.Type.TOPIC, name): name for name in wanted}
@@ -540,30 +549,35 @@ class KafkaLog:
                 lambda admin: admin.describe_configs(list(asked), request_timeout=self._timeout),
                 list(asked),
             )
-            if len(self._compacted) > 10_000:
-                self._compacted.clear()
+            if len(self._configs) > 10_000:
+                self._configs.clear()
             for resource, answer in answers.items():
                 name = asked[resource]
-                compacted: bool | None = None
+                config = _TopicConfig()
                 if not isinstance(answer, _Failed):
-                    policy = answer.get("cleanup.policy")
-                    compacted = None if policy is None else "compact" in (policy.value or "")
+                    config = _topic_config({key: entry.value for key, entry in answer.items()})
                 elif answer.fault.transient:
                     continue  # not remembered: asked again with the next look
-                self._say_of_configs(name, compacted)
-                self._compacted[name, known[name].topic_id] = (now, compacted)
+                self._say_of_compaction(name, config.compacted)
+                self._say_of_sizes(name, config.batch_bytes_max)
+                self._configs[name, known[name].topic_id] = (now, config)
+        configs = {
+            name: self._configs.get((name, topic.topic_id), (0.0, _TopicConfig()))[1]
+            for name, topic in known.items()
+        }
         return readings | {
             name: Known(
                 TopicDescription(
                     topic.topic_id,
                     topic.partitions,
-                    self._compacted.get((name, topic.topic_id), (0.0, None))[1],
+                    configs[name].compacted,
+                    configs[name].batch_bytes_max,
                 )
             )
             for name, topic in known.items()
         }
 
-    def _say_of_configs(self, topic: str, compacted: bool | None) -> None:
+    def _say_of_compaction(self, topic: str, compacted: bool | None) -> None:
         """Once: a topic whose settings cannot be read is taken for one that may be compacted."""
         if compacted is not None:
             self._configs_denied.discard(topic)
@@ -575,6 +589,21 @@ class KafkaLog:
                     f"whether topic {topic} is compacted cannot be read, so a record that is "
                     "missing from an overlap proves nothing: grant this user DESCRIBE_CONFIGS "
                     f"there (kafka-acls --add --operation DescribeConfigs --topic {topic})",
+                )
+
+    def _say_of_sizes(self, topic: str, bytes_max: int | None) -> None:
+        """Once for each size: before a record comes that stops its partition."""
+        taken = self._settings.record_bytes_max
+        if bytes_max is None or bytes_max <= taken:
+            self._too_large.pop(topic, None)
+        elif self._too_large.get(topic) != bytes_max:
+            self._too_large[topic] = bytes_max
+            if self._say is not None:
+                self._say(
+                    logging.WARNING,
+                    f"topic {topic} may have batches of {bytes_max} bytes (max.message.bytes), and "
+                    f"this client takes {taken}: one that is larger stops its partition as "
+                    "blocked_record; set a greater receive.message.max.bytes in KAFKA__CLIENT",
                 )
 
     async def _can_describe(self) -> bool | _Failed:
@@ -771,6 +800,14 @@ def _committed(element: TopicPartition) -> Reading[Committed]:
             epoch=_epoch(element.leader_epoch),
             metadata=element.metadata or None,
         )
+    )
+
+
+def _topic_config(config: Mapping[str, str | None]) -> _TopicConfig:
+    policy, size = config.get("cleanup.policy"), config.get("max.message.bytes")
+    return _TopicConfig(
+        compacted=None if policy is None else "compact" in policy,
+        batch_bytes_max=int(size) if size and size.isdigit() else None,
     )
 
 

@@ -349,7 +349,8 @@ def test_a_record_that_is_being_retried_is_not_handled_by_an_end(
 )
 def test_a_record_larger_than_the_client_takes_holds_there(world: World, row: Row) -> None:
     """It is named with its offset, what lies before it is delivered and committed, the other
-    partition goes on, and nothing is skipped; taken by a client that may, it is delivered."""
+    partition goes on, and nothing is skipped; taken by a client that may, it is delivered. That it
+    could come was said at the start, and by the doctor, with the topic and the setting."""
     topic = world.topic(2)
     for partition in range(2):
         world.produce(topic, 20, partition)
@@ -362,9 +363,16 @@ def test_a_record_larger_than_the_client_takes_holds_there(world: World, row: Ro
         "message.max.bytes": "1000",
         "max.partition.fetch.bytes": "1000",
     }
+    assert _record_size(world) is None
+    warned = _record_size(world, KAFKA__CLIENT=json.dumps(small))
+    assert warned is not None
     sidecar = world.sidecar(KAFKA__CLIENT=json.dumps(small))
     row.inflicted()
     application = world.application(sidecar)
+    said = str(sidecar.await_event("kafka_client_spoke", level="warning")["text"])
+    for words in (warned, said):
+        for word in (topic, "max.message.bytes", "receive.message.max.bytes", "19488"):
+            assert word in words
     state = sidecar.await_partition(topic, 1, state="held", timeout_seconds=40)
     row.judged(state.reason or "none", state.state)
     assert "20" in state.detail
@@ -377,6 +385,16 @@ def test_a_record_larger_than_the_client_takes_holds_there(world: World, row: Ro
     row.delivering()
     application.stop()
     assert row.account(world.account()).applied == 81
+
+
+def _record_size(world: World, **settings: object) -> str | None:
+    """What the doctor says of the topic's sizes."""
+    checks = json.loads(world.command("doctor", "-o", "json", **settings).stdout)["checks"]
+    (topic,) = world.topics
+    for one in checks:
+        if one["check"] == "record size" and topic in one["detail"]:
+            return f"{one['detail']}; {one['mended_by']}"
+    return None
 
 
 @pytest.mark.fault(row="records/timestamps", bench="K1", expected="no forecast", cases=(31,))
