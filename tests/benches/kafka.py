@@ -81,6 +81,7 @@ _FAST: dict[str, object] = {
     "log.initial.task.delay.ms": 500,
     "log.retention.check.interval.ms": 1000,
     "log.segment.delete.delay.ms": 1000,
+    "log.cleaner.backoff.ms": 500,
     "log.cleaner.dedupe.buffer.size": 2097152,
     "log.cleaner.io.buffer.size": 65536,
     "transaction.max.timeout.ms": 900000,

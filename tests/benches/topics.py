@@ -336,6 +336,16 @@ class Outsider:
                 return 0
             raise
 
+    def coordinator(self, topic: str) -> int:
+        """The node that coordinates every group, since their offsets have one partition here.
+        Somebody else commits on a topic, so that it is there."""
+        self.commit("somebody-else", topic, 0, 0)
+        return wait_until(
+            lambda: self.leader("__consumer_offsets"),
+            "the groups have a coordinator",
+            ignoring=(KafkaException, KeyError),
+        )
+
     def delete_group(self, group: str) -> None:
         """Delete a group without live members, and all that it committed."""
         futures = self.admin.delete_consumer_groups([group], request_timeout=ADMIN_TIMEOUT_SECONDS)

@@ -5,8 +5,6 @@ A test with the mark of the same name takes the place of what is declared here.
 
 from tests.faults.rows import Declared
 
-NEEDS_THREE = "a test on three brokers is still to come"
-
 NOT_RUN: tuple[Declared, ...] = (
     Declared(
         "unreachable/coverage-unknown",
@@ -35,5 +33,4 @@ NOT_RUN: tuple[Declared, ...] = (
         reason="of parts of the client that are not used, or of commands that are not sent; the "
         "translation is tested in tests/store/test_faults.py",
     ),
-    Declared("election/unclean", "K3", "log_truncated", cases=(3, 7), reason=NEEDS_THREE),
 )

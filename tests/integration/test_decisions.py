@@ -85,14 +85,16 @@ def test_a_gap_is_decided_with_no_sidecar_running(world: World) -> None:
     assert world.apply(sidecar, topic, 20) == 40
 
 
+@pytest.mark.fault(row="requests/hold-answered", bench="K1", expected="start_refused")
 def test_a_hold_is_answered_with_no_sidecar_running_and_executed_by_the_next_owner(
-    world: World,
+    world: World, row: Row
 ) -> None:
     """It has the id that the sidecar knew it by, and the answer counts for it alone."""
     topic = world.topic(2)
     world.produce(topic, 10)
     sidecar = world.sidecar(RECOVERY__START="refuse")
-    sidecar.await_partition(topic, 0, state="held", reason="start_refused")
+    state = sidecar.await_partition(topic, 0, state="held", reason="start_refused")
+    row.observe(str(state.reason), state.state)
     known = {hold.partition: hold.id for hold in sidecar.api().holds()}
     sidecar.terminate()
     settings = {"RECOVERY__START": "refuse"}
@@ -132,10 +134,16 @@ def test_a_partition_is_paused_and_continued_by_command(world: World, row: Row) 
     row.observe(condition, state.state)
     assert sidecar.api().take(0.5, topic=topic, partition=0) is None
     _run(world, "continue", topic, "0", *ASSENT, "--execute")
+    row.cured()
     assert world.apply(sidecar, topic, 6) == 10
+    row.delivering()
+    sidecar.await_partition(topic, 0, conditions=[])
+    assert world.apply(sidecar, topic, 6, 1) == 10
+    row.account(world.account())
 
 
-def test_a_record_that_cannot_be_read_is_skipped_by_command(world: World) -> None:
+@pytest.mark.fault(row="requests/skip", bench="K1", expected="blocked_record")
+def test_a_record_that_cannot_be_read_is_skipped_by_command(world: World, row: Row) -> None:
     """Refused for another offset; kept as a gap that was accepted, with who and why; what lies
     behind it is delivered, also after a restart."""
     topic = world.topic()
@@ -144,12 +152,15 @@ def test_a_record_that_cannot_be_read_is_skipped_by_command(world: World) -> Non
     world.produce(topic, values(5, "behind"))
     sidecar = world.sidecar()
     assert world.apply(sidecar, topic, 5) == 5
-    sidecar.await_partition(topic, state="held", reason="blocked_record", next=5)
+    state = sidecar.await_partition(topic, state="held", reason="blocked_record", next=5)
+    row.observe(str(state.reason), state.state)
     other = world.command("skip", topic, "0", "7", *ASSENT, "--execute")
     assert (other.exit_code, other.stderr.partition(":")[0]) == (1, "request-refused")
     body = _run(world, "skip", topic, "0", "5", *ASSENT, "--execute")
     assert body["request"]["state"] == "done"
+    row.cured()
     assert world.apply(sidecar, topic, 5) == 11
+    row.delivering()
     (gap,) = _run(world, "gaps", "list", "--all")["gaps"]
     assert (gap["first"], gap["end"], gap["state"]) == (5, 6, "resolved")
     assert (gap["resolution"]["by"], gap["resolution"]["why"]) == ("on-call", "a test")
@@ -158,7 +169,8 @@ def test_a_record_that_cannot_be_read_is_skipped_by_command(world: World) -> Non
     sidecar.await_partition(topic, state="delivering", next=11)
 
 
-def test_an_interval_is_delivered_again_by_command(world: World) -> None:
+@pytest.mark.fault(row="condition/replaying", bench="K1", expected="replaying")
+def test_an_interval_is_delivered_again_by_command(world: World, row: Row) -> None:
     """Flagged, under the keys of old, before anything new; `next` and the commit do not move, and
     its progress survives a restart."""
     topic = world.topic()
@@ -183,7 +195,8 @@ def test_an_interval_is_delivered_again_by_command(world: World) -> None:
     assert [record.idempotency_key for record in page.records] == [keys[o] for o in page.offsets]
     assert api.applied(page).next == 20
     state = sidecar.await_partition(topic, next=20, committed=20)
-    assert "replaying" in state.conditions
+    (condition,) = state.conditions
+    row.observe(condition, state.state)
     assert not state.caught_up
     sidecar.terminate()
     sidecar.start()

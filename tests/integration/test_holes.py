@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tests.benches.topics import Record
 from tests.benches.waiting import wait_until
 from tests.faults.rows import Row
 from tests.harness.sidecar import SidecarProcess
@@ -165,6 +166,52 @@ def test_a_compacted_topic_has_holes_and_no_gap(world: World, row: Row) -> None:
     application.stop()
     assert sidecar.api().gaps() == []
     row.account(world.account())
+
+
+@pytest.mark.fault(row="holes/trailing-tombstone", bench="K1", expected="caught_up", cases=(17,))
+@pytest.mark.parametrize("stood", ["before", "behind"])
+def test_a_trailing_tombstone_that_was_compacted_away_is_caught_up(
+    world: World, row: Row, stood: str
+) -> None:
+    """Nothing is left between the cursor and the end but a marker, and no page will ever say so:
+    caught up, lag 0 and committed all the same; also where the tombstones were the last ones
+    applied, so that the overlap has nothing to compare any more."""
+    topic = world.topic(
+        cleanup_policy="compact",
+        segment_ms="100",
+        min_cleanable_dirty_ratio="0.001",
+        max_compaction_lag_ms="100",
+        delete_retention_ms="0",
+    )
+    tombstones = [Record(None, key=f"k{number}".encode()) for number in range(7)]
+    sidecar = world.sidecar()
+    world.produce(topic, values(7))
+    assert world.apply(sidecar, topic, 7) == 7
+    if stood == "behind":
+        world.produce(topic, tombstones)
+        assert world.apply(sidecar, topic, 7) == 14
+        sidecar.terminate()
+    else:
+        sidecar.terminate()
+        world.produce(topic, tombstones, noted=False)
+
+    def swept() -> bool:
+        """The active segment is never cleaned; what makes it roll here is aborted."""
+        _transaction(world, topic, 1, commit=False, tag="roll")
+        return not world.outside.read(topic, start=0, committed=True)
+
+    wait_until(swept, "no record and no tombstone is left", timeout_seconds=60)
+    end = world.outside.bounds(topic).end
+    assert end > 14
+    sidecar.start()
+    row.inflicted()
+    state = sidecar.await_partition(topic, caught_up=True, next=end, lag_records=0, committed=end)
+    row.judged("caught_up", state.state)
+    assert sidecar.api().take(0.5) is None
+    assert sidecar.api().gaps() == []
+    row.account(world.account())
+    world.produce(topic, values(3, "new"))
+    assert world.apply(sidecar, topic, 3) == end + 3
 
 
 def _rolled(world: World, topic: str) -> int:
