@@ -11,7 +11,7 @@ def wait_until(
     condition: Callable[[], T | None],
     what: str,
     *,
-    timeout_seconds: float = 15.0,
+    timeout_seconds: float = 30.0,
     every_seconds: float = 0.02,
     ignoring: tuple[type[Exception], ...] = (),
 ) -> T:

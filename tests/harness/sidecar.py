@@ -40,7 +40,7 @@ class SidecarProcess(Process):
 
     # Life
 
-    def start(self, timeout_seconds: float = 30.0, **settings: object) -> float:
+    def start(self, timeout_seconds: float = 60.0, **settings: object) -> float:
         """Start and wait until it listens, which needs no server; returns the seconds taken."""
         self.launch_sidecar(**settings)
         return self.await_ready(
@@ -150,7 +150,7 @@ class SidecarProcess(Process):
         name: str,
         *,
         after: int | None = None,
-        timeout_seconds: float = 15.0,
+        timeout_seconds: float = 30.0,
         **fields: object,
     ) -> Event:
         """The first such line since `after` (a mark; None: this life's beginning)."""
@@ -163,7 +163,7 @@ class SidecarProcess(Process):
         return wait_until(found, self._what(f"{name} {fields}"), timeout_seconds=timeout_seconds)
 
     def await_store_error(
-        self, code: str | None = None, *, after: int = 0, timeout_seconds: float = 15.0
+        self, code: str | None = None, *, after: int = 0, timeout_seconds: float = 30.0
     ) -> str:
         """The store's first error since a mark (or the first of a code), as `kind/CODE`."""
 
@@ -200,7 +200,7 @@ class SidecarProcess(Process):
         topic: str,
         partition: int = 0,
         *,
-        timeout_seconds: float = 20.0,
+        timeout_seconds: float = 45.0,
         **wanted: object,
     ) -> PartitionState:
         """Until the partition is shown with these fields (`state="gap"`, `caught_up=True`, …)."""

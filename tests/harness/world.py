@@ -144,7 +144,7 @@ class World:
         self.applications.append(application)
         return application.start()
 
-    def deliver_all(self, sidecar: SidecarProcess, *places: Place, timeout: float = 30.0) -> None:
+    def deliver_all(self, sidecar: SidecarProcess, *places: Place, timeout: float = 45.0) -> None:
         """Until these partitions are caught up; an application must be running."""
         for topic, partition in places:
             sidecar.await_partition(topic, partition, caught_up=True, timeout_seconds=timeout)
@@ -157,7 +157,7 @@ class World:
         api = sidecar.api()
         left, next_ = count, 0
         while left:
-            page = api.take(20.0, records_max=left, topic=topic, partition=partition, **options)
+            page = api.take(30.0, records_max=left, topic=topic, partition=partition, **options)
             assert page is not None, f"{left} of {count} records did not come"
             self.ledger.write(page, "test")
             next_ = api.applied(page, committed=True).next

@@ -114,7 +114,7 @@ def test_sigterm_without_a_broker_ends_in_time_with_exit_code_0(
     world.produce(topic, 20)
     sidecar = world.sidecar(SHUTDOWN__DEADLINE_SECONDS=5, KAFKA__COMMIT_INTERVAL_SECONDS=5)
     api = sidecar.api()
-    page = api.take(15.0, records_max=5)
+    page = api.take(30.0, records_max=5)
     assert page is not None
     world.ledger.write(page, "test")
     if how == "stopped":
@@ -225,7 +225,7 @@ def test_a_topic_that_is_deleted_counts_only_after_a_while(
     gap = sidecar.await_gap(topic, timeout_seconds=90)
     assert (gap.reason, gap.first) == ("topic_recreated", 20)
     sidecar.api().resolve(gap.id, "accepted")
-    page = sidecar.api().take(15.0)
+    page = sidecar.api().take(30.0)
     row.delivering()
     assert page is not None
     assert page.first == 0

@@ -81,7 +81,7 @@ def test_a_kill_in_the_middle_of_a_page_is_recovered_with_the_overlap_verified(
     world.produce(topic, 200)
     sidecar = world.sidecar(static=True)
     assert world.apply(sidecar, topic, 100) == 100
-    page = sidecar.api().take(10.0, records_max=50)
+    page = sidecar.api().take(30.0, records_max=50)
     assert page is not None
     world.ledger.write(page, "test")
     sidecar.kill()
@@ -90,7 +90,7 @@ def test_a_kill_in_the_middle_of_a_page_is_recovered_with_the_overlap_verified(
     ended = sidecar.last("recovery_ended", this_life=True)
     assert ended is not None
     assert (ended["result"], ended["matched"], ended["mismatched"]) == ("verified", 64, 0)
-    again = sidecar.api().take(10.0, records_max=50)
+    again = sidecar.api().take(30.0, records_max=50)
     assert again is not None
     assert again.offsets == page.offsets
     assert all(record.redelivered for record in again.records)
@@ -114,7 +114,7 @@ def test_a_clean_restart_flags_nothing_and_holds_nothing(world: World) -> None:
     sidecar.start()
     sidecar.await_partition(topic, state="delivering", next=60)
     assert sidecar.verdicts(topic) == ["resume"]
-    page = sidecar.api().take(10.0)
+    page = sidecar.api().take(30.0)
     assert page is not None
     assert not any(record.redelivered for record in page.records)
     assert page.first == 60

@@ -179,7 +179,7 @@ def test_an_interval_is_delivered_again_by_command(world: World, row: Row) -> No
     api = sidecar.api()
     keys: dict[int, str] = {}
     while len(keys) < 20:
-        page = api.take(20.0, records_max=20 - len(keys), topic=topic, partition=0)
+        page = api.take(30.0, records_max=20 - len(keys), topic=topic, partition=0)
         assert page is not None
         keys |= {record.offset: record.idempotency_key for record in page.records}
         world.ledger.write(page, "test")
@@ -188,7 +188,7 @@ def test_an_interval_is_delivered_again_by_command(world: World, row: Row) -> No
     assert (refused.exit_code, refused.stderr.partition(":")[0]) == (1, "request-refused")
     body = _run(world, "replay", topic, "0", "--from", "5", "--to", "15", *ASSENT, "--execute")
     assert (body["prior"], body["new"]) == ("next 20", "[5, 15) delivered again")
-    page = api.take(20.0, records_max=4, topic=topic, partition=0)
+    page = api.take(30.0, records_max=4, topic=topic, partition=0)
     assert page is not None
     assert page.offsets == [5, 6, 7, 8]
     assert all(record.redelivered for record in page.records)
@@ -203,7 +203,7 @@ def test_an_interval_is_delivered_again_by_command(world: World, row: Row) -> No
     api = sidecar.api()
     again: list[int] = []
     while not again or again[-1] < 14:
-        page = api.take(20.0, topic=topic, partition=0)
+        page = api.take(30.0, topic=topic, partition=0)
         assert page is not None
         again += page.offsets
         assert all(record.redelivered for record in page.records)

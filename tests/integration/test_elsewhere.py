@@ -78,7 +78,7 @@ def test_a_store_with_a_history_of_its_own_does_not_go_on_for_another(
         topic = world.topic()
         world.produce(topic, 40)
         sidecar = world.sidecar(REDIS__URL=stale.url)
-        page = sidecar.api().take(15.0, records_max=10)
+        page = sidecar.api().take(30.0, records_max=10)
         assert page is not None
         assert sidecar.api().applied(page, committed=True).next == 10
         sidecar.terminate()
@@ -188,7 +188,7 @@ def test_a_kill_between_promotion_and_commit_goes_on_from_the_checkpoint(
     topic = world.topic()
     world.produce(topic, 40)
     sidecar = world.sidecar(static=True, KAFKA__COMMIT_INTERVAL_SECONDS=6)
-    page = sidecar.api().take(15.0, records_max=20)
+    page = sidecar.api().take(30.0, records_max=20)
     assert page is not None
     world.ledger.write(page, "test")
     assert sidecar.api().applied(page).next == 20

@@ -286,7 +286,7 @@ def test_a_log_that_went_back_and_grew_other_records_has_diverged(
     assert resolved.resolution["resume_at"] == 20
     # The group goes back, by a commit of a lower offset that is read back before anything comes.
     sidecar.await_partition(topic, state="delivering", next=20, committed=20)
-    page = api.take(10.0)
+    page = api.take(30.0)
     row.delivering()
     assert page is not None
     assert (page.first, page.records[0].value) == (20, b"other0")

@@ -111,7 +111,7 @@ def test_a_member_frozen_past_its_session_writes_nothing_when_it_wakes(
     topic = world.topic()
     world.produce(topic, 100)
     first = world.sidecar(KAFKA__SESSION_TIMEOUT_SECONDS=2)
-    page = first.api().take(15.0, records_max=10)
+    page = first.api().take(30.0, records_max=10)
     assert page is not None
     world.ledger.write(page, "frozen")
     first.pause()
@@ -148,7 +148,7 @@ def test_two_members_of_one_instance_id_end_with_exit_code_3(world: World, row: 
     topic = world.topic()
     world.produce(topic, 20)
     first = world.sidecar(KAFKA__INSTANCE_ID="twin", KAFKA__COMMIT_INTERVAL_SECONDS=5)
-    page = first.api().take(15.0, records_max=5)
+    page = first.api().take(30.0, records_max=5)
     assert page is not None
     second = world.sidecar(KAFKA__INSTANCE_ID="twin")
     row.inflicted()

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.kafka
 
 
 def _take(api: Api, **options: Any) -> Page:
-    page = api.take(15.0, **options)
+    page = api.take(30.0, **options)
     assert page is not None
     return page
 
@@ -269,7 +269,7 @@ def test_a_slow_application_holds_nobody_up_but_itself(world: World, row: Row) -
     for partition in range(2):
         world.produce(topic, 1_200, partition)
     sidecar = world.sidecar()
-    stuck = sidecar.api().take(15.0, topic=topic, partition=0)
+    stuck = sidecar.api().take(30.0, topic=topic, partition=0)
     assert stuck is not None
     application = world.application(sidecar)
     world.deliver_all(sidecar, (topic, 1))

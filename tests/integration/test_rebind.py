@@ -84,7 +84,7 @@ def test_a_group_moves_to_another_cluster_and_loses_nothing(
         (0, 15, [record.value for record in orders(0, 60)[40:]]),
         (1, 10, [record.value for record in orders(1, 30)[10:]]),
     ):
-        page = api.take(20.0, topic=topic, partition=partition)
+        page = api.take(30.0, topic=topic, partition=partition)
         assert page is not None
         assert page.first == first
         assert [record.value for record in page.records] == values

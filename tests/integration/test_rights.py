@@ -263,7 +263,7 @@ def test_a_commit_that_is_refused_is_a_condition_and_delivery_goes_on(
     world.revoke_group(READ)
     row.inflicted()
     api = sidecar.api()
-    page = api.take(10.0, records_max=10)
+    page = api.take(30.0, records_max=10)
     assert page is not None
     world.ledger.write(page, "test")
     assert api.applied(page).next == 20
@@ -273,7 +273,7 @@ def test_a_commit_that_is_refused_is_a_condition_and_delivery_goes_on(
     event = sidecar.await_event("condition_appeared", condition="commit_refused")
     names_the_right(str(event["detail"]), "READ", "group", world.group)
     lies_still(sidecar, 4.0)
-    page = api.take(10.0, records_max=10)
+    page = api.take(30.0, records_max=10)
     assert page is not None
     world.ledger.write(page, "test")
     assert api.applied(page).next == 30

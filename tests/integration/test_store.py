@@ -39,7 +39,7 @@ def test_a_flushed_store_is_rebuilt_from_the_witness_and_verified(
     row.judged(state.verdict or "none", state.state)
     (ended,) = sidecar.since(mark, "recovery_ended")[-1:]
     assert (ended["result"], ended["matched"]) == ("verified", 8)
-    page = sidecar.api().take(10.0)
+    page = sidecar.api().take(30.0)
     assert page is not None
     assert page.first == 40
     assert all(record.redelivered for record in page.records)

@@ -103,7 +103,7 @@ def test_writes_that_a_failover_forgot_are_restored_from_the_witness(
     assert state.applied == 39
     ended = sidecar.since(mark, "recovery_ended", verdict="store_rolled_back")[-1]
     assert (ended["result"], ended["mismatched"]) == ("verified", 0)
-    page = sidecar.api().take(15.0)
+    page = sidecar.api().take(30.0)
     row.delivering()
     assert page is not None
     assert page.first == 40

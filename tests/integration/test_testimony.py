@@ -24,7 +24,7 @@ def test_an_existing_group_is_adopted_where_it_stood(world: World, row: Row) -> 
     assert found is not None
     assert found.offset == 12
     assert (found.metadata or "").startswith("csw")
-    page = sidecar.api().take(10.0)
+    page = sidecar.api().take(30.0)
     assert page is not None
     assert page.first == 12
     assert all(record.redelivered for record in page.records)
@@ -159,7 +159,7 @@ def test_a_foreign_commit_behind_while_down_is_a_request_and_moves_nothing(
     state = sidecar.await_partition(topic, state="delivering", next=20, committed=20)
     (condition,) = state.conditions
     row.judged(condition, state.state)
-    page = sidecar.api().take(10.0)
+    page = sidecar.api().take(30.0)
     assert page is not None
     assert page.first == 20
     world.ledger.write(page, "test")
