@@ -181,6 +181,15 @@ class Matrix:
         worse = self._lines.get(line.fault)
         if worse is None or worse.status is not Status.FAILED:
             self._lines[line.fault] = line
+            if line.status is Status.FAILED:
+                self._say(f"failed: {line.fault}: {line.reason}")
+
+    def _say(self, words: str) -> None:
+        """At once: a whole run takes a while."""
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None:
+            terminal.ensure_newline()
+            terminal.write_line(words)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         collected = session.config.stash.get(_COLLECTED, list[Declared]())
