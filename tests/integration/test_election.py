@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 from tests.benches.kafka import KafkaBroker, KafkaTrio
 from tests.benches.names import Names
 from tests.benches.redis import Valkey
+from tests.benches.topics import Outsider
 from tests.benches.waiting import wait_until
 from tests.faults.rows import Row
 from tests.harness.patience import lies_still
@@ -39,10 +40,16 @@ class Trio(World):
         return topic
 
     def await_in_sync(self, topic: str, *nodes: int) -> None:
-        self._until(lambda: self.outside.in_sync(topic) == set(nodes), f"in sync: {nodes}")
+        outside = self._somebody()
+        self._until(lambda: outside.in_sync(topic) == set(nodes), f"in sync: {nodes}")
 
     def await_leader(self, topic: str, node: int | None) -> None:
-        self._until(lambda: self.outside.leader(topic) == node, f"leader: {node}")
+        outside = self._somebody()
+        self._until(lambda: outside.leader(topic) == node, f"leader: {node}")
+
+    def _somebody(self) -> Outsider:
+        """A client that knew a frozen node may ask that one for ever; a new one does not."""
+        return Outsider(self.cluster)
 
     def _until(self, there: Callable[[], bool], what: str) -> None:
         wait_until(there, what, timeout_seconds=60, ignoring=(KafkaException, KeyError))
