@@ -40,15 +40,16 @@ class Trio(World):
         return topic
 
     def await_in_sync(self, topic: str, *nodes: int) -> None:
-        outside = self._somebody()
+        outside = self.somebody()
         self._until(lambda: outside.in_sync(topic) == set(nodes), f"in sync: {nodes}")
 
     def await_leader(self, topic: str, node: int | None) -> None:
-        outside = self._somebody()
+        outside = self.somebody()
         self._until(lambda: outside.leader(topic) == node, f"leader: {node}")
 
-    def _somebody(self) -> Outsider:
-        """A client that knew a frozen node may ask that one for ever; a new one does not."""
+    def somebody(self) -> Outsider:
+        """A client that knew a node before it froze or was deposed may ask it for ever, or with an
+        epoch of before; a new one does not."""
         return Outsider(self.cluster)
 
     def _until(self, there: Callable[[], bool], what: str) -> None:
@@ -97,8 +98,9 @@ def test_an_unclean_leader_whose_log_grew_past_the_cursor_has_diverged(
     world.cluster[3].start()
     world.await_leader(topic, 3)
     world.produce(topic, values(100, "other"), noted=False, conf={"acks": "all"})
+    outside = world.somebody()
     # Until a leader knows how far its log is safe, it names an end below; that is the other test.
-    wait_until(lambda: world.outside.bounds(topic).end == 200, "the log has grown")
+    wait_until(lambda: outside.bounds(topic).end == 200, "the log has grown")
     sidecar.resume()
     row.inflicted()
     gap = sidecar.await_gap(topic, timeout_seconds=60)
@@ -186,7 +188,7 @@ def changes_nothing(world: Trio, topic: str, row: Row, *inflict: Callable[[], An
     sidecar.await_partition(topic, caught_up=True, timeout_seconds=60)
     row.judged("caught_up", "delivering")
     application.stop()
-    end = world.outside.bounds(topic).end
+    end = world.somebody().bounds(topic).end
     sidecar.await_partition(topic, committed=end, timeout_seconds=30)
     assert sidecar.api().gaps() == []
     assert set(sidecar.verdicts(topic, after=mark)) <= {"resume", "resume_at_boundary"}
