@@ -94,7 +94,10 @@ class Server:
         except CAUGHT as error:
             failure = failed(error, sent=sent, during=self.name)
             failure.maybe_done |= bool(answers)
-            raise failure from None
+            try:
+                raise failure from None
+            finally:
+                del failure  # its traceback holds this frame: a cycle for each try at a dead server
         except RuntimeError as error:
             # uvloop says so of a transport that closed under the write.
             if "closed" not in str(error):
