@@ -130,12 +130,15 @@ class Cursor:
     """Somebody's answer to what it was held for, until what it leads to is written."""
     heard: int | None = None
     """The counter of requests when they were read last; None: they have to be read."""
+    heard_at: float = 0.0
+    """Monotonic seconds at which they were read last."""
     pending: tuple[Request, ...] = ()
     """What people ask of it, the oldest first."""
     execute_at: float = 0.0
     """Monotonic seconds before which no request is tried again."""
-    answered: deque[RequestId] = field(default_factory=lambda: deque(maxlen=SETTLED_KEPT))
-    """Requests that we answered: what is read a moment later may still show them as pending."""
+    answered: dict[RequestId, float] = field(default_factory=dict)
+    """Requests that we answered, and the monotonic seconds at which the answer was known to stand:
+    what was asked before that may still show them as pending."""
     policy_at: float = -1e9
     """Monotonic seconds before which an automatic decision is not tried again."""
     log_start: Offset | None = None

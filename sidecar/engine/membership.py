@@ -29,6 +29,8 @@ from sidecar.ports import (
 _LIVE = (Phase.DELIVERING, Phase.REPLAYING)
 REVOKE_SECONDS = 3.0
 WATCH_SECONDS = 0.5
+HEARD_SECONDS_MAX = 60.0
+"""Requests are read again after so long, whatever their counter says."""
 
 
 @dataclass(slots=True)
@@ -128,6 +130,7 @@ class Membership(Part):
                 partition: cursor.heard
                 for partition in partitions
                 if (cursor := self.context.cursors[partition]).heard is not None
+                and now - cursor.heard_at < HEARD_SECONDS_MAX
             }
             self.context.do(m.AskOwners(self._watch, partitions, heard))
 
@@ -145,7 +148,9 @@ class Membership(Part):
                 continue
             if partition in event.requests:
                 counted = reading.value.requests if isinstance(reading, Known) else None
-                self.parts.requests.heard(cursor, event.requests[partition], counted)
+                self.parts.requests.heard(
+                    cursor, event.requests[partition], counted, event.asked_at
+                )
             if isinstance(reading, Unreadable):
                 if cursor.owner is not None and reading.fault.denied and cursor.phase in _LIVE:
                     self.context.look(cursor, Cue.ACCESS_DENIED)
@@ -155,6 +160,10 @@ class Membership(Part):
             forgot = _forgot(cursor, reading, event.asked_at)
             if isinstance(reading, Known) and reading.value.owner == cursor.owner and not forgot:
                 cursor.owner_seen_at = max(cursor.owner_seen_at, event.asked_at)
+                continue
+            if cursor.phase is Phase.GAP and (forgot or isinstance(reading, Absent)):
+                # What is shown of it by whoever looks at the store is to be what we stand at.
+                self.context.look(cursor, Cue.COMPARISON_LOST)
                 continue
             if cursor.live and cursor.phase in _LIVE and cursor.install is None:
                 if isinstance(reading, Absent):

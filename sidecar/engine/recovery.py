@@ -82,7 +82,7 @@ class Recovery(Part):
             if cursor is None or cursor.revoking or cursor.ask != event.ask:
                 continue
             if partition in event.requests:
-                self.parts.requests.heard(cursor, event.requests[partition], None)
+                self.parts.requests.heard(cursor, event.requests[partition], None, cursor.looked_at)
             if cursor.phase is Phase.LOOKING:
                 self.judge(cursor, evidence)
         self.parts.enrolling.enrol()
@@ -301,7 +301,6 @@ class Recovery(Part):
         assert checkpoint is not None
         hand.drop_unproven()
         cursor.floor_ask = None
-        cursor.shaken = False
         held = list(hand.remembered())
         records = len(held) + (
             self.context.policy.receipts_retained_max
@@ -421,6 +420,7 @@ class Recovery(Part):
         attempt's again, and the detail how it was proven."""
         self.context.move(cursor, step, reason=cursor.claimed_as, detail=cursor.proof)
         cursor.live = True
+        cursor.shaken = False
         cursor.stated = None
         cursor.wait_seconds = 0.0
         cursor.same_answer_since = None

@@ -2,15 +2,16 @@
 
 A request comes from one place, the store, whoever left it: a command beside us, our own HTTP side,
 or somebody who asked while nobody had the partition. It is heard when the counter in the owner's
-mark moved, with every look, and, where there is no checkpoint to count in, each time. It is
-executed where the partition stands still (delivering, at a gap, held), one at a time. An answer
-that comes with a change is written with the change, in one install; so a request is never half
-done, and an owner that dies in between leaves it to the next one.
+mark moved, with every look, from time to time (in a store that went back it may stand again where
+it stood), and, where there is no checkpoint to count in, each time. It is executed where the
+partition stands still (delivering, at a gap, held), one at a time. An answer that comes with a
+change is written with the change, in one install; so a request is never half done, and an owner
+that dies in between leaves it to the next one.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import assert_never
@@ -48,8 +49,15 @@ FLAGS = (RequestKind.PAUSE, RequestKind.CONTINUE)
 
 
 class Requests(Part):
-    def heard(self, cursor: Cursor, answer: Answer[Sequence[Request]], counted: int | None) -> None:
-        """`counted`: the counter as it was read before the requests were; None: not read."""
+    def heard(
+        self,
+        cursor: Cursor,
+        answer: Answer[Sequence[Request]],
+        counted: int | None,
+        asked_at: float,
+    ) -> None:
+        """`counted`: the counter as it was read before the requests were; None: not read. What is
+        pending although it was answered before `asked_at` is so in a store that went back."""
         if isinstance(answer, Unreadable):
             if answer.fault.kind is FaultKind.FORMAT_UNKNOWN and counted != cursor.heard:
                 # A later release's: its to execute. Said once, and again when more is left.
@@ -57,11 +65,16 @@ class Requests(Part):
                 self.context.note(FaultMet(answer.fault, cursor.partition))
             return
         moved = counted is not None and counted != cursor.heard
+        cursor.heard_at = self.context.now.monotonic
         if counted is not None:
             cursor.heard = counted
         cursor.pending = tuple(
-            one for one in answer.value if one.pending and one.id not in cursor.answered
+            one
+            for one in answer.value
+            if one.pending and cursor.answered.get(one.id, -math.inf) < asked_at
         )
+        if cursor.answering is not None and cursor.answering not in cursor.pending:
+            cursor.answering = None  # the store went back behind it, or it is answered
         if moved and cursor.phase is Phase.GAP and not cursor.pending:
             # Somebody acknowledged or fenced it beside us.
             self.context.look(cursor, Cue.REQUESTED)
@@ -138,6 +151,8 @@ class Requests(Part):
         if replaying is not None and replaying.request == request.id:
             self.parts.replays.asked(cursor, request)
             return
+        if cursor.phase not in (*RESTING, Phase.WAITING):
+            return  # it is being looked at: the answer is held against what that finds
         view = next((v for v in cursor.hold_views() if v.id == request.target), None)
         answer = str(request.arguments.get("answer", ""))
         if view is None:
@@ -246,13 +261,15 @@ class Requests(Part):
     def carried(self, cursor: Cursor, base: Checkpoint) -> tuple[Checkpoint, tuple[Request, ...]]:
         """What a claim takes along: the answer that led to it, and whether it is paused, which has
         to stand before anything is delivered."""
-        # A new claim may be of a store that went back: what it says pends then does, once more.
+        # A new claim may be of a store that went back: what it says pends then does, once more. And
+        # what was left later waits for its turn, which is not known before the store is read again.
+        in_turn = not cursor.answered
         cursor.answered.clear()
         cursor.heard = None
         done: list[Request] = []
         held = verdict.start_refused().id(self.context.policy.group, cursor.partition)
         for request in cursor.pending:
-            if request.kind in FLAGS:
+            if request.kind in FLAGS and in_turn:
                 base, settled = self._flagged(base, request)
                 done.append(settled)
             elif request == cursor.answering or (
@@ -260,6 +277,8 @@ class Requests(Part):
             ):
                 # Of the latter: it was written into the registry by an owner that then died.
                 done.append(request.done(f"reading begins at {base.token.next}", at=self._wall))
+        if not in_turn:
+            cursor.pending = ()
         return base, tuple(done)
 
     def answered(self, cursor: Cursor, detail: str) -> tuple[Request, ...]:
@@ -420,29 +439,31 @@ class Requests(Part):
 
     def settle(self, cursor: Cursor, answered: Request) -> None:
         """An answer that changes nothing else."""
-        self._forget(cursor, answered)
+        self._forget(cursor, answered, math.inf)
         owner = None if cursor.checkpoint is None else cursor.checkpoint.owner
         self.context.do(m.AnswerRequest(self.context.ask(), answered, owner))
 
     def request_answered(self, event: m.RequestAnswered) -> None:
         cursor = self.context.cursors.get(event.request.partition)
         if isinstance(event.answer, Known):
+            if cursor is not None and event.request.id in cursor.answered:
+                cursor.answered[event.request.id] = self.context.now.monotonic
             self.context.note(RequestSettled(event.answer.value))
         elif cursor is not None:
             # Somebody else answers it, or it is to be answered again: the store knows.
-            cursor.answered = deque(
-                (known for known in cursor.answered if known != event.request.id), SETTLED_KEPT
-            )
+            cursor.answered.pop(event.request.id, None)
             cursor.heard = None
             if event.answer.fault.kind is not FaultKind.REFUSED:
                 self.context.note(FaultMet(event.answer.fault, cursor.partition))
 
     def _settled(self, cursor: Cursor, request: Request) -> None:
-        self._forget(cursor, request)
+        self._forget(cursor, request, self.context.now.monotonic)
         self.context.note(RequestSettled(request))
 
-    def _forget(self, cursor: Cursor, request: Request) -> None:
-        cursor.answered.append(request.id)
+    def _forget(self, cursor: Cursor, request: Request, at: float) -> None:
+        cursor.answered[request.id] = at
+        if len(cursor.answered) > SETTLED_KEPT:
+            del cursor.answered[next(iter(cursor.answered))]
         cursor.pending = tuple(one for one in cursor.pending if one.id != request.id)
         if cursor.answering is not None and cursor.answering.id == request.id:
             cursor.answering = None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from sidecar.core.faults import Component, Fault, FaultKind
-from sidecar.core.request import RequestKind
+from sidecar.core.request import PENDING_MAX, RequestKind
 from sidecar.core.types import Partition
 from sidecar.engine import messages as m
 from sidecar.ports import ClientFaulted
@@ -110,6 +110,7 @@ def _cut(world: World, how: Callable[[str, int, int], None]) -> None:
     how(TOPIC, index, to)
     key = world.log_of(index)
     world.oracle.rewritten[key] = min(to, world.oracle.rewritten.get(key, to))
+    world.oracle.cut_under[key] = world.oracle.acknowledged.get(key, 0)
     for offset in [o for o in world.oracle.owed[key] if o >= to]:
         del world.oracle.owed[key][offset]
     if world.dice.chance(70):
@@ -279,7 +280,7 @@ def _store_mishap(world: World) -> None:
 
 MISHAPPEN = (
     *("install", "install", "install", "read", "memory", "registry", "create_registry"),
-    *("register", "mark_started", "watch"),
+    *("register", "mark_started", "watch", "leave", "requests", "answer_request", "update_gap"),
 )
 
 
@@ -430,6 +431,40 @@ def _pause(world: World) -> None:
             world.ask(life, partition, kind)
 
 
+def _skip(world: World) -> None:
+    """Somebody wants one record dropped: the one at the head of the line, or another."""
+    life = _some(world)
+    if life is None:
+        return
+    for partition, cursor in life.engine.cursors.items():
+        head = None if cursor.hand is None else cursor.hand.head
+        near = [at for at in (head, head, cursor.blocked_at, cursor.next) if at is not None]
+        if near and world.dice.chance(60):
+            at = world.dice.choice(near) + world.dice.choice((0, 0, 0, 1))
+            world.ask(life, partition, RequestKind.SKIP, arguments={"offset": at})
+
+
+def _replay(world: World) -> None:
+    """Somebody wants an interval delivered again, which may be none, or not applied yet."""
+    life = _some(world)
+    if life is None:
+        return
+    for partition, cursor in life.engine.cursors.items():
+        if cursor.next and world.dice.chance(60):
+            first = world.dice.between(max(0, cursor.next - 8), cursor.next - 1)
+            end = world.dice.between(first, cursor.next + world.dice.choice((0, 0, 1)))
+            world.ask(life, partition, RequestKind.REPLAY, arguments={"from": first, "to": end})
+
+
+def _ask_too_often(world: World) -> None:
+    """More than may pend at once, of what is no gap."""
+    life = _some(world)
+    index = world.some_partition()
+    if life is not None and index is not None:
+        for _ in range(PENDING_MAX + 1):
+            world.ask(life, Partition(TOPIC, index), RequestKind.RESOLVE, "no gap")
+
+
 def _some(world: World) -> Life | None:
     awake = [life for life in world.lives if life.frozen_since is None]
     return world.dice.choice(awake) if awake else None
@@ -482,6 +517,9 @@ FAULTS: Mapping[str, Callable[[World], None]] = MappingProxyType(
         "gap decided": _decide,
         "hold answered": _answer_hold,
         "paused or continued": _pause,
+        "record skipped": _skip,
+        "replay asked": _replay,
+        "asked too often": _ask_too_often,
     }
 )
 
@@ -511,6 +549,10 @@ SCENES = (
     ("truncation", "gap decided", "store away or back", "killed"),
     ("record unreadable", "leader elected", "fetch fails"),
     ("retention", "fetch fails", "leader elected"),
+    ("replay asked", "frozen", "leader elected", "thawed"),
+    ("store copied", "replay asked", "store failed over"),
+    ("foreign reset", "hold answered", "leader elected"),
+    ("record unreadable", "leader elected", "record skipped"),
 )
 """Faults that follow one another in this order more often than chance would have it: what they come
 to together is seldom reached otherwise."""
@@ -522,6 +564,8 @@ BRINGS: Mapping[str, str] = MappingProxyType(
         "store mishap": "late write arrives",
         "deposed leader": "leader elected",
         "stale metadata": "partition added",
+        "foreign reset": "hold answered",
+        "record unreadable": "record skipped",
     }
 )
 """A fault that comes to little without another, which then belongs to the same schedule."""

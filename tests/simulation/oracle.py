@@ -11,14 +11,15 @@ product's digest.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
 
-from sidecar.core.checkpoint import Checkpoint, Install
+from sidecar.core.checkpoint import Checkpoint, Install, Replaying
 from sidecar.core.faults import Known
 from sidecar.core.gap import Gap, GapState, Resolution
+from sidecar.core.request import Request, RequestId, RequestKind, RequestState
 from sidecar.core.types import GapId, GapReason, Lineage, Partition, TopicId
 from sidecar.core.views import PageOffer, ReportAnswer
 from sidecar.core.witness import Ours, Witness, decode
@@ -30,6 +31,7 @@ Log: TypeAlias = tuple[TopicId, int]
 Value: TypeAlias = bytes | None
 
 
+FLAGS = frozenset((RequestKind.PAUSE, RequestKind.CONTINUE))
 CUT = (GapReason.LOG_TRUNCATED, GapReason.LOG_DIVERGED, GapReason.CURSOR_AHEAD)
 
 
@@ -41,6 +43,8 @@ class Violation(AssertionError):
 
 @dataclass(slots=True)
 class Oracle:
+    present: Callable[[Log], Collection[int]]
+    """Offsets whose records a log holds now."""
     owed: dict[Log, dict[int, Value]] = field(default_factory=lambda: defaultdict(dict))
     """Visible records by offset: what a consumer owes its application. A record that retention
     took is still owed; one that was compacted, aborted or truncated is not."""
@@ -52,6 +56,8 @@ class Oracle:
     keys: dict[str, Value] = field(default_factory=dict)
     rewritten: dict[Log, int] = field(default_factory=dict)
     """Logs in which an offset was given to other bytes, with the lowest such offset."""
+    cut_under: dict[Log, int] = field(default_factory=dict)
+    """What was acknowledged of such a log when it was cut last."""
     acknowledged: dict[Log, int] = field(default_factory=dict)
     """The greatest `next` the store ever installed."""
     covered: dict[Log, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
@@ -62,6 +68,8 @@ class Oracle:
     opened: list[Gap] = field(default_factory=list)
     open: dict[Partition, dict[GapId, Log]] = field(default_factory=lambda: defaultdict(dict))
     """Gaps the store acknowledged, that nobody decided and nothing superseded."""
+    again: dict[tuple[Log, RequestId], set[int]] = field(default_factory=lambda: defaultdict(set))
+    """What was handed out for each replay that somebody asked for."""
 
     # The engine
 
@@ -166,6 +174,76 @@ class Oracle:
                 )
         self.acknowledged[log] = max(self.acknowledged.get(log, 0), after.token.next)
 
+    # What people ask for
+
+    def answered_with(
+        self, before: Checkpoint | None, install: Install, stood: Mapping[RequestId, Request]
+    ) -> None:
+        """`stood`: requests as they stood before this write, which answers some of them."""
+        after, done = install.checkpoint, []
+        partition, log = after.identity.partition, _log(after)
+        for request in install.requests:
+            if request.id in stood and not stood[request.id].pending:
+                raise Violation("request_once", f"{partition}: {request} was answered before")
+            if all(entry.fields.get("request") != request.id for entry in install.audit):
+                raise Violation("request_once", f"{partition}: {request} is not in the audit")
+            if request.state is RequestState.DONE:
+                done.append(request)
+        if before is None:
+            return
+        if before.paused != after.paused and FLAGS.isdisjoint(one.kind for one in done):
+            raise Violation("paused_stands", f"{partition}: {before.paused} to {after.paused}")
+        if _log(before) != log or before.lineage != after.lineage or install.gaps:
+            for request in done:
+                if request.kind is RequestKind.SKIP:
+                    self._skipped(log, before, install, request)
+            return
+        self._replayed(log, before, install, done)
+        for request in done:
+            if request.kind is RequestKind.SKIP:
+                self._skipped(log, before, install, request)
+
+    def _replayed(
+        self, log: Log, before: Checkpoint, install: Install, done: Sequence[Request]
+    ) -> None:
+        """A replay moves nothing but itself, and by what it delivered."""
+        after = install.checkpoint
+        was, now = before.replaying, after.replaying
+        moved = before.token != after.token or install.receipts or install.ahead
+        if moved and (was is not None or now is not None):
+            raise Violation(
+                "replay_moves_nothing", f"{log}: {before.token} to {after.token} during {was}"
+            )
+        if was is None or was == now:
+            return
+        if now is None and all(one.id != was.request for one in done):
+            return  # it was refused, or the store knows no such request any more
+        same = now is not None and now.request == was.request
+        end = now.position if same and now is not None else was.end
+        if log in self.rewritten:
+            return
+        owed, handed = self.owed[log], self.again[log, was.request]
+        for offset in self.present(log):
+            if was.position <= offset < end and offset in owed and offset not in handed:
+                raise Violation("replay_moves_nothing", f"{log}: {was} passed {offset}")
+
+    def _skipped(self, log: Log, before: Checkpoint, install: Install, request: Request) -> None:
+        """One record, at the head of the line: all before it is done."""
+        at = request.arguments["offset"]
+        assert isinstance(at, int)
+        first, end = before.token.next, install.checkpoint.token.next
+        if at < first and end == first:
+            return  # it was applied, and only what is remembered of it is given up
+        if not first <= at < end:
+            raise Violation("skip_passes_one", f"{log}: {at} is not of [{first}, {end})")
+        owed, done = self.owed[log], self.done[log]
+        for offset in range(first, end):
+            if offset == at or offset not in owed or owed[offset] in done.get(offset, ()):
+                continue
+            if log not in self.rewritten:
+                raise Violation("skip_passes_one", f"{log}: {offset} was passed beside {at}")
+        self.covered[log].append((at, at + 1))
+
     def _moved(self, log: Log, first: int, end: int) -> None:
         """`prefix_terminal`: everything owed between was done, or a gap covered it."""
         if log in self.rewritten:
@@ -201,9 +279,24 @@ class Oracle:
 
     # The application
 
-    def offered(self, log: Log, offer: PageOffer, values: list[Value], *, unsure: bool) -> None:
-        """`unsure`: by a process whose clock stood still, so that it cannot know how old it is."""
+    def offered(
+        self,
+        log: Log,
+        offer: PageOffer,
+        values: list[Value],
+        again: Replaying | None,
+        *,
+        unsure: bool,
+    ) -> None:
+        """`unsure`: by a process whose clock stood still, so that it cannot know how old it is.
+        `again`: the replay that it is a page of."""
         offsets = offer.offsets
+        if again is not None:
+            if not again.first <= offsets[0] <= offsets[-1] < again.end:
+                raise Violation("replay_moves_nothing", f"{log}: {offsets} for {again}")
+            if offer.redelivered_below <= offsets[-1]:
+                raise Violation("redelivery_flagged", f"{log}: {offsets} for {again}")
+            self.again[log, again.request].update(offsets)
         if any(a >= b for a, b in pairwise(offsets)):
             raise Violation("order", f"{log}: {offsets}")
         first = offer.key_prefixes[0][0]
@@ -241,6 +334,9 @@ class Oracle:
             )
             for gap in gaps
         ]
+        if log in self.rewritten and any(g.reason is GapReason.RETENTION_LOSS for g in gaps):
+            # What was cut under it and written anew is lost as well, before anybody could look.
+            declared.append((self.rewritten[log], self.cut_under.get(log, 0)))
         for offset, value in self.owed[log].items():
             if not baseline <= offset < next_ or value in self.done[log].get(offset, ()):
                 continue

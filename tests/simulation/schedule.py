@@ -233,13 +233,15 @@ def _peace(world: World) -> None:
         world.thaw(life)
     if not world.lives:
         world.start()
-    for partition in world.partitions:
-        world.ask(world.lives[0], partition, RequestKind.CONTINUE)
+    paused = set(world.partitions)
     began = world.now
     for rounds in range(ROUNDS_MAX):
         world.now += 0.3 if rounds < 4 else 1.0
         if not world.lives:
             world.start()
+        for partition in sorted(paused):  # again while too many pend
+            if world.ask(world.lives[0], partition, RequestKind.CONTINUE):
+                paused.remove(partition)
         for life in list(world.lives):
             world.tick(life)
         for _ in range(QUIET_ROUNDS):
@@ -249,7 +251,7 @@ def _peace(world: World) -> None:
             world.settle()
             if world.steps == before:
                 break
-        if _at_rest(world, looked_again=world.now - began > WAIT_SECONDS_MAX):
+        if not paused and _at_rest(world, looked_again=world.now - began > WAIT_SECONDS_MAX):
             return
     raise Violation("liveness", _why_not(world))
 
@@ -264,6 +266,14 @@ def _act(world: World, life: Life) -> None:
         world.want(life)
 
 
+_LATER = frozenset((RequestKind.REPLAY, RequestKind.ANSWER))
+_WAITS = {
+    phase: _LATER if phase is Phase.GAP else _LATER | {RequestKind.PAUSE, RequestKind.CONTINUE}
+    for phase in Phase
+}
+"""What may pend where a partition stands still."""
+
+
 def _at_rest(world: World, *, looked_again: bool) -> bool:
     """`looked_again`: whatever is held has been looked at since the faults ended."""
     owned: set[Partition] = set()
@@ -274,10 +284,15 @@ def _at_rest(world: World, *, looked_again: bool) -> bool:
             owned.add(partition)
             if cursor.state in (PartitionState.GAP, PartitionState.HELD):
                 blocked = cursor.verdict is Verdict.BLOCKED_RECORD
-                if cursor.phase is Phase.GAP:
-                    continue
-                if cursor.phase is Phase.HELD and looked_again and not blocked:
-                    continue
+                pending = world.store.pending(partition) - _WAITS[cursor.phase]
+                if pending or not (cursor.phase is Phase.GAP or looked_again) or blocked:
+                    return False
+                gap, shown = cursor.gap, world.store.standing_gap(partition)
+                stands = cursor.phase is Phase.GAP and gap is not None
+                if stands and (shown is None or gap is None or shown.id != gap.id):
+                    return False
+                continue
+            if cursor.phase is not Phase.DELIVERING or world.store.pending(partition):
                 return False
             if not (cursor.caught_up and cursor.committed == cursor.next):
                 return False
@@ -287,10 +302,10 @@ def _at_rest(world: World, *, looked_again: bool) -> bool:
 def _why_not(world: World) -> str:
     return "; ".join(
         f"{life.name} {p}: {c.phase} {c.verdict} next={c.next} committed={c.committed} "
-        f"caught_up={c.caught_up} {c.detail}"
+        f"caught_up={c.caught_up} pending={sorted(world.store.pending(p))} {c.detail}"
         for life in world.lives
         for p, c in life.engine.cursors.items()
-        if not c.caught_up or c.committed != c.next
+        if not c.caught_up or c.committed != c.next or world.store.pending(p)
     )
 
 

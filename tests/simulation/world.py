@@ -21,6 +21,7 @@ from sidecar.core.evidence import Committed, LogEnd, TopicDescription
 from sidecar.core.faults import Answer, Fault, Known, Reading
 from sidecar.core.gap import Gap, Resolution, fenced
 from sidecar.core.policy import Adopt, OnGap, Policy, Start
+from sidecar.core.recovery import Phase
 from sidecar.core.request import Request, RequestId, RequestKind, resolve_arguments
 from sidecar.core.types import (
     Fields,
@@ -53,7 +54,7 @@ from sidecar.ports import CommitRequest, FetchEvent
 from tests.fakes.kafka import FakeFetcher, FakeKafka, FakeLog, FakePartitionLog
 from tests.fakes.store import FakeStore, Snapshot
 from tests.simulation.dice import Dice
-from tests.simulation.oracle import Log, Oracle, Value
+from tests.simulation.oracle import Log, Oracle, Value, Violation
 
 GROUP = GroupId("group")
 TOPIC = "orders"
@@ -146,11 +147,21 @@ class WatchedStore(FakeStore):
         partition = install.checkpoint.identity.partition
         before = self.standing(partition)
         gap = self.standing_gap(partition)
+        stood = self._asked(partition) if install.requests else {}
         result = super()._install(install)
         after = self.standing(partition)
         if after is not None and after is not before:
+            self.oracle.answered_with(before, install, stood)
             self.oracle.installed(before, install, gap)
         return result
+
+    def _asked(self, partition: Partition) -> dict[RequestId, Request]:
+        kept = self._kept.get((GROUP, partition))
+        return {} if kept is None else dict(kept.asked)
+
+    def pending(self, partition: Partition) -> set[RequestKind]:
+        """Kinds of requests that wait for the owner."""
+        return {one.kind for one in self._asked(partition).values() if one.pending}
 
     def standing(self, partition: Partition) -> Checkpoint | None:
         kept = self._kept.get((GROUP, partition))
@@ -265,7 +276,7 @@ class World:
         self.policy = setup.policy
         self.dice = Dice()
         self.kafka = FakeKafka()
-        self.oracle = Oracle()
+        self.oracle = Oracle(self.present)
         self.store = WatchedStore(self.oracle)
         self.now = 100.0
         self.steps = 0
@@ -486,7 +497,11 @@ class World:
             assert topic_id is not None
             log = (topic_id, answer.partition.index)
             values = [record[2] for record in answer.records]
-            self.oracle.offered(log, answer, values, unsure=life.stalled)
+            cursor = life.engine.cursors[answer.partition]
+            if checkpoint.paused is not None:
+                raise Violation("paused_stands", f"{answer.partition}: offered while paused")
+            again = checkpoint.replaying if cursor.phase is Phase.REPLAYING else None
+            self.oracle.offered(log, answer, values, again, unsure=life.stalled)
             life.pages.append(Held(answer, log, values))
         elif isinstance(answer, ReportAnswer):
             log_ = life.reports.pop(reply.request, None)
@@ -577,16 +592,18 @@ class World:
         kind: RequestKind,
         target: str = "",
         arguments: Fields = MappingProxyType({}),
-    ) -> None:
-        """Somebody leaves a request; at times by the owner's own API, which tells it at once."""
+    ) -> bool:
+        """Somebody leaves a request; at times by the owner's own API, which tells it at once.
+        Answers whether it was taken."""
         self.made += 1
         name, at = RequestId(f"asked-{self.made}"), self.now + life.wall
         left = Request(
             *(name, GROUP, partition, kind, target, "operator", "simulated", at), arguments
         )
-        finish(self.store.leave(left))
+        answer = finish(self.store.leave(left))
         if self.dice.chance(50):
             self.give(life, m.RequestLeft(partition))
+        return isinstance(answer, Known)
 
     def fence(self, life: Life, gap: Gap) -> Offset | None:
         """An end offset, taken now and written into the gap."""
@@ -654,6 +671,13 @@ class World:
             return None
         log, end = kept
         return end if topic.logs[partition.index] is log else None
+
+    def present(self, log: Log) -> Collection[int]:
+        """Offsets whose records are in the log now."""
+        topic = self.kafka.topics.get(TOPIC)
+        if topic is None or topic.id != log[0]:
+            return ()
+        return topic.logs[log[1]].offsets
 
     # Testimony
 
