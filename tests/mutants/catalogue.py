@@ -851,8 +851,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "a request that was answered is executed again when an older reading shows it pending",
         (SAID.ANSWERED_ONCE,),
         REQUESTS_PY,
-        "one for one in answer.value if one.pending and one.id not in cursor.answered",
-        "one for one in answer.value if one.pending",
+        "if one.pending and cursor.answered.get(one.id, -math.inf) < asked_at",
+        "if one.pending",
         (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(
@@ -981,8 +981,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "a pause that was left while nobody ran waits for the first page",
         (SAID.PAUSED,),
         REQUESTS_PY,
-        "            if request.kind in FLAGS:\n",
-        "            if request.kind in FLAGS and cursor.live:\n",
+        "            if request.kind in FLAGS and in_turn:\n",
+        "            if request.kind in FLAGS and in_turn and cursor.live:\n",
         (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(
