@@ -532,7 +532,11 @@ class Recovery(Part):
         cursor.blocked = (at, why)
         if cursor.phase is Phase.VERIFYING:
             assert cursor.overlap is not None
-            if at < cursor.overlap.until:
+            if (cursor.next or 0) <= at < cursor.overlap.until:
+                # It was in hand and is not applied, nor is what was in hand before it: that is read
+                # anew, and held only where all before is done.
+                self.context.lost(cursor, Cue.CURSOR_ERROR, why)
+            elif at < cursor.overlap.until:
                 self.hold_blocked(cursor, at, why, applied=True)
             else:  # all of the overlap that can be read was read
                 self.conclude(cursor)
