@@ -22,7 +22,7 @@ from tests.harness.world import World
 PARTITIONS = 2
 RECORDS = 40
 """Of each partition, at the beginning of each life."""
-DEATH_SECONDS = 40.0
+DEATH_SECONDS = 60.0
 
 
 class Stage:
@@ -127,8 +127,13 @@ def terminated(stage: Stage) -> None:
 
 
 def joined(stage: Stage) -> None:
-    """Another member joins, and takes some of its partitions."""
+    """Another member joins, and takes some of its partitions: it must have them all before."""
     stage.reported(12)
+
+    def has_them_all() -> bool:
+        return not stage.sidecar.running or stage.sidecar.api(5.0).status().assigned == PARTITIONS
+
+    wait_until(has_them_all, "it has every partition", timeout_seconds=DEATH_SECONDS, ignoring=AWAY)
     other = stage.world.sidecar(stage.topics)
     stage.world.application(other, records_max=4)
     stage.others += 1
