@@ -126,6 +126,9 @@ async def _topics(desk: Standalone) -> Any:
     for name, reading in readings.items():
         if not isinstance(reading, Known):
             yield _topic_missing(name, reading)
+            if isinstance(rights[name], Known):  # described, and perhaps not to be read
+                for finding in _rights("topic", name, rights[name], ("READ", "DESCRIBE")):
+                    yield finding
             continue
         topic = reading.value
         kind = " and compacted" if topic.compacted else ""
