@@ -567,6 +567,7 @@ class FakeStore(CheckpointStore):
         if request.id in kept.asked:
             return kept.asked[request.id]
         if sum(one.pending for one in kept.asked.values()) >= PENDING_MAX:
+            self.codes.add(Code.FULL)
             return None
         settled = sorted(
             (one.settled_at or 0.0, one.id) for one in kept.asked.values() if not one.pending

@@ -553,6 +553,8 @@ SCENES = (
     ("store copied", "replay asked", "store failed over"),
     ("foreign reset", "hold answered", "leader elected"),
     ("record unreadable", "leader elected", "record skipped"),
+    ("rewind", "killed", "joined"),
+    ("killed", "rewind", "joined"),
 )
 """Faults that follow one another in this order more often than chance would have it: what they come
 to together is seldom reached otherwise."""

@@ -237,11 +237,13 @@ def _peace(world: World) -> None:
     began = world.now
     for rounds in range(ROUNDS_MAX):
         world.now += 0.3 if rounds < 4 else 1.0
-        if not world.lives:
-            world.start()
         for partition in sorted(paused):  # again while too many pend
+            if not world.lives:  # a member that is asked may be the one that leaves, drained
+                world.start()
             if world.ask(world.lives[0], partition, RequestKind.CONTINUE):
                 paused.remove(partition)
+        if not world.lives:
+            world.start()
         for life in list(world.lives):
             world.tick(life)
         for _ in range(QUIET_ROUNDS):
@@ -251,9 +253,17 @@ def _peace(world: World) -> None:
             world.settle()
             if world.steps == before:
                 break
-        if not paused and _at_rest(world, looked_again=world.now - began > WAIT_SECONDS_MAX):
+        if all(_held(world, p) for p in paused) and _at_rest(
+            world, looked_again=world.now - began > WAIT_SECONDS_MAX
+        ):
             return
     raise Violation("liveness", _why_not(world))
+
+
+def _held(world: World, partition: Partition) -> bool:
+    """Where nothing can be executed, as many requests pend as may, and one more is refused."""
+    cursors = (life.engine.cursors.get(partition) for life in world.lives)
+    return any(cursor is not None and cursor.phase is Phase.HELD for cursor in cursors)
 
 
 def _act(world: World, life: Life) -> None:
