@@ -192,7 +192,7 @@ class Recovery(Part):
         self.context.fence(cursor, judged.detail)
         self.context.stop_fetching(cursor)
         cursor.live = False
-        if isinstance(evidence.stored, Absent):
+        if isinstance(evidence.stored, Absent) and cursor.install is None:
             # What we knew is not there any more: an answer to a request must not compare with it.
             cursor.checkpoint = None
         self.context.state_verdict(

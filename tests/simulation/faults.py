@@ -9,7 +9,8 @@ from types import MappingProxyType
 
 from sidecar.core.faults import Component, Fault, FaultKind
 from sidecar.core.request import PENDING_MAX, RequestKind
-from sidecar.core.types import Partition
+from sidecar.core.types import Offset, Outcome, Partition
+from sidecar.core.views import Each
 from sidecar.engine import messages as m
 from sidecar.ports import ClientFaulted
 from tests.fakes.kafka import EPOCH_UNKNOWN, GROUP_DENIED, OUT_OF_RANGE, TRUNCATED
@@ -403,6 +404,17 @@ def _hung_up(world: World) -> None:
         world.give(life, m.RequestDropped(request))
 
 
+def _out_of_order(world: World) -> None:
+    """An application finishes the last record of its page first, and dies for the others."""
+    for life in world.lives:
+        for held in life.pages:
+            if len(held.values) > 1 and not held.applied and life.frozen_since is None:
+                last = held.offer.offsets[-1]
+                world.oracle.done[held.log][last].add(held.values[-1])
+                world.report(life, held, Each([(Offset(last), Outcome.APPLIED)]))
+                return
+
+
 def _decide(world: World) -> None:
     life = _some(world)
     if life is not None:
@@ -520,6 +532,7 @@ FAULTS: Mapping[str, Callable[[World], None]] = MappingProxyType(
         "record skipped": _skip,
         "replay asked": _replay,
         "asked too often": _ask_too_often,
+        "answered out of order": _out_of_order,
     }
 )
 
@@ -553,8 +566,8 @@ SCENES = (
     ("store copied", "replay asked", "store failed over"),
     ("foreign reset", "hold answered", "leader elected"),
     ("record unreadable", "leader elected", "record skipped"),
-    ("rewind", "killed", "joined"),
-    ("killed", "rewind", "joined"),
+    ("answered out of order", "rewind", "killed", "joined"),
+    ("answered out of order", "answered out of order", "killed", "rewind", "joined"),
 )
 """Faults that follow one another in this order more often than chance would have it: what they come
 to together is seldom reached otherwise."""
