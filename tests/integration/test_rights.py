@@ -318,13 +318,13 @@ def test_a_group_that_may_not_be_read_for_a_session_is_left_and_joined_again(
     row.judged(str(status.dependencies["kafka"].reason))
     names_the_right(detail_of(status), "READ", "group", world.group)
     assert (status.ready, status.assigned) == (False, 0)
-    load.stop()
     lies_still(sidecar, 3.0)
     known = world.ledger.count
     world.grant_group(READ)
     row.cured()
     wait_until(lambda: world.ledger.count > known, "records flow again")
     row.delivering()
+    load.stop()
     world.deliver_all(sidecar, (topic, 0), (topic, 1))
     application.stop()
     assert sidecar.api().gaps() == []
@@ -449,7 +449,6 @@ def test_a_password_that_is_changed_under_live_connections_holds_and_comes_back(
     row.judged(str(state.reason), state.state)
     status = kafka_fault(sidecar, "authentication")
     assert not status.ready
-    load.stop()
     lies_still(sidecar, 4.0)
     assert b"secret-" not in sidecar.log.read_bytes()
     assert sidecar.api().gaps() == []
@@ -458,6 +457,7 @@ def test_a_password_that_is_changed_under_live_connections_holds_and_comes_back(
     row.cured()
     wait_until(lambda: world.ledger.count > known, "records flow again", timeout_seconds=40)
     row.delivering()
+    load.stop()
     world.deliver_all(sidecar, (topic, 0), (topic, 1))
     application.stop()
     assert sidecar.api().gaps() == []
