@@ -152,10 +152,7 @@ def test_a_compacted_topic_has_holes_and_no_gap(world: World, row: Row) -> None:
     # A segment is compacted once it is not the active one.
     world.produce(topic, values(1, "roll"), noted=False)
     wait_until(lambda: _rolled(world, topic) < 300, "the cleaner has run", timeout_seconds=40)
-    for message in world.outside.read(topic, start=0):
-        offset, value = message.offset(), message.value()
-        assert offset is not None
-        world.produced.note(topic, 0, [offset], [value])
+    left = _left(world, topic)
     for offset in range(200):  # these were applied before
         world.produced.note(topic, 0, [offset], [first[offset].value])
     end = world.outside.bounds(topic).end
@@ -165,6 +162,10 @@ def test_a_compacted_topic_has_holes_and_no_gap(world: World, row: Row) -> None:
     row.observe("caught_up", state.state)
     application.stop()
     assert sidecar.api().gaps() == []
+    # The cleaner goes on: what it took after it was read here nobody is owed.
+    owed = _left(world, topic).keys() | {effect.offset for effect in world.ledger.effects()}
+    for offset in left.keys() & owed:
+        world.produced.note(topic, 0, [offset], [left[offset]])
     row.account(world.account())
 
 
@@ -217,7 +218,13 @@ def test_a_trailing_tombstone_that_was_compacted_away_is_caught_up(
 def _rolled(world: World, topic: str) -> int:
     """Records left; one more each time, so that there is always a new active segment."""
     world.produce(topic, values(1, "roll"), noted=False)
-    return len(world.outside.read(topic, start=0))
+    return len(_left(world, topic))
+
+
+def _left(world: World, topic: str) -> dict[int, bytes | None]:
+    """What compaction has left so far."""
+    found = world.outside.read(topic, start=0)
+    return {offset: m.value() for m in found if (offset := m.offset()) is not None}
 
 
 @pytest.mark.fault(
