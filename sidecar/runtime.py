@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar, cast
 
 from sidecar.core import gap as gaps
@@ -33,6 +34,7 @@ from sidecar.core.facts import (
 from sidecar.core.faults import (
     Component,
     Fault,
+    FaultKind,
     Known,
     Unreadable,
 )
@@ -237,6 +239,10 @@ class Runtime:
             )
             if well := missing.difference(faults):
                 self._fetcher.topics_well(well)
+            for name in faults.keys() - missing:
+                # The client says so half a minute later, and a missing right by itself.
+                if (fault := faults[name]).kind is FaultKind.TOPIC_UNKNOWN:
+                    self.tell(FaultMet(replace(fault, detail=f"{name}: {fault.detail}"), None))
             missing = set(faults)
             self._topics_denied = next((f for f in faults.values() if f.denied), None)
             self._saw_client()

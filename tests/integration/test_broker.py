@@ -147,7 +147,7 @@ def test_a_topic_that_does_not_exist_yet_is_named_and_awaited(world: World, row:
     api = sidecar.api()
     row.inflicted()
     wait_until(lambda: missing in " ".join(api.status().reasons), "the topic is named")
-    (met,) = sidecar.since(0, "fault_met", kind="topic_unknown")[:1]
+    met = sidecar.await_event("fault_met", kind="topic_unknown")
     row.judged(met["kind"])
     assert api.status().dependencies["kafka"].up
     assert sidecar.admin().text("/livez")[0] == 200
