@@ -40,7 +40,7 @@ class SidecarProcess(Process):
 
     # Life
 
-    def start(self, timeout_seconds: float = 60.0, **settings: object) -> float:
+    def start(self, timeout_seconds: float = 90.0, **settings: object) -> float:
         """Start and wait until it listens, which needs no server; returns the seconds taken."""
         self.launch_sidecar(**settings)
         return self.await_ready(
