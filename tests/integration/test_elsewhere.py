@@ -43,6 +43,7 @@ def test_the_state_of_another_cluster_is_not_compared_with_this_one(
         sidecar.terminate()
         moved = World(other, valkey, names, tmp_path)
         moved.outside.create(topic)
+        moved.outside.coordinator(topic)  # a cluster without any group makes the first one wait
         moved.produce(topic, 40, tag="other", noted=False)
         sidecar.start(KAFKA__BOOTSTRAP_SERVERS=other.bootstrap)
         row.inflicted()
