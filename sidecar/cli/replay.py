@@ -52,6 +52,8 @@ def command(
         checkpoint = evidence.stored.value.checkpoint
         if first >= end:
             fail("request-refused: --from has to be below --to")
+        if first < checkpoint.baseline:
+            fail(f"request-refused: the history of it begins at {checkpoint.baseline}")
         if end > checkpoint.token.next:
             fail(
                 "request-refused: only what was applied can be delivered again, and the position "

@@ -196,6 +196,7 @@ def move(
         owner=OwnerId(REBOUND + name),
         gap=None,
         replay=None,
+        replaying=None,
     )
     gaps: tuple[Gap, ...] = ()
     if beginning.gap is not None and beginning.gap.state.holds:

@@ -82,7 +82,8 @@ def survey(evidence: Evidence, judgement: Judgement, *, owned: bool) -> Partitio
     gap = evidence.stored.value.gap if isinstance(evidence.stored, Known) else None
     end = evidence.log_end.value if isinstance(evidence.log_end, Known) else None
     next_ = None if checkpoint is None else checkpoint.token.next
-    lag = None if end is None or next_ is None else max(0, end.last_stable - next_)
+    readable = None if end is None else end.readable(evidence.isolation)
+    lag = None if readable is None or next_ is None else max(0, readable - next_)
     holds = [view.id for view in found(evidence, judgement) if view.verdict is verdict]
     asked = None if checkpoint is None else checkpoint.paused or checkpoint.replaying
     return PartitionView(
@@ -101,7 +102,10 @@ def survey(evidence: Evidence, judgement: Judgement, *, owned: bool) -> Partitio
         log_start=evidence.log_start.value if isinstance(evidence.log_start, Known) else None,
         log_end=None if end is None else end.high_watermark,
         lag_records=lag,
-        caught_up=owned and isinstance(judgement, Go) and lag == 0 and asked is None,
+        caught_up=owned
+        and isinstance(judgement, Go)
+        and lag == 0
+        and (checkpoint is None or checkpoint.replaying is None),
         conditions=conditions_of(checkpoint),
         gap=gap.id if gap is not None and gap.state.holds else None,
         hold=holds[0] if holds else None,

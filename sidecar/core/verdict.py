@@ -507,7 +507,14 @@ def _forgotten_gap(facts: _Facts, checkpoint: Checkpoint | None, witness: Witnes
     base = _from_witness(facts, witness)
     if checkpoint is not None:
         greater = max(checkpoint.generation, witness.generation)
-        base = replace(base, identity=checkpoint.identity, generation=Generation(greater))
+        base = replace(
+            base,
+            identity=checkpoint.identity,
+            generation=Generation(greater),
+            replay=checkpoint.replay,
+            paused=checkpoint.paused,
+            replaying=checkpoint.replaying,
+        )
     return Open(
         gap.reason,
         gap.interval,
@@ -524,7 +531,11 @@ def _foreign_commit(facts: _Facts, checkpoint: Checkpoint, why: str) -> Judgemen
     if foreign == ours:
         return _range(facts, checkpoint, Verdict.RESUME, why, commit_again=True)
     if foreign < ours:
-        asked = replace(checkpoint, replay=Interval(foreign, ours))
+        noted = checkpoint.replay
+        # Written down already: an answer to it finds it under the same name, however far the
+        # position has moved since; a lower offset asks for more.
+        known = noted is not None and noted.first <= foreign
+        asked = checkpoint if known else replace(checkpoint, replay=Interval(foreign, ours))
         return _range(
             facts,
             asked,

@@ -146,7 +146,7 @@ class Commits(Part):
                     cursor.committed = committed.next
                     checkpoint = cursor.checkpoint
                     noted = None if checkpoint is None else checkpoint.replay
-                    if noted is not None and noted.first == committed.next:
+                    if noted is not None and noted.first <= committed.next:
                         self.dirty.add(partition)  # written down already: ours may replace it
                     else:
                         self.context.look(cursor, Cue.COMMIT_DIFFERED)
@@ -176,11 +176,12 @@ class Commits(Part):
         )
 
     def replay_written(self, cursor: Cursor) -> None:
-        asked, cursor.asked_replay = cursor.asked_replay, None
-        self.context.condition(cursor, Condition.REPLAY_REQUESTED, True, f"of {asked}")
+        cursor.asked_replay = None
         self.dirty.add(cursor.partition)
 
     def advance_commit(self) -> None:
+        if self.urgent:
+            self._read_back = None  # its answer is late, then, and asked for again
         if (
             self._read_back is not None
             or self.in_flight is not None

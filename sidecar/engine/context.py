@@ -130,7 +130,6 @@ class Context:
     def hold(self, cursor: Cursor, judged: verdict.Hold, wait_seconds: float) -> None:
         """Held until somebody answers or what was found is another thing by then."""
         cursor.hold_id = judged.id(self.policy.group, cursor.partition)
-        cursor.hold = judged
         self.move(cursor, Step.HOLD, reason=judged.verdict, detail=judged.detail)
         cursor.look_at = self.now.monotonic + wait_seconds
 

@@ -39,7 +39,7 @@ from sidecar.core.types import (
     SessionId,
     Verdict,
 )
-from sidecar.core.verdict import Go, Hold
+from sidecar.core.verdict import Go
 from sidecar.core.views import (
     HoldView,
     PageOffer,
@@ -123,8 +123,7 @@ class Cursor:
     """Promotions below this were confirmed to be of the pinned topic; None: none by this life."""
     gap: Gap | None = None
     decided: Gap | None = None
-    """The gap that was resolved last, until a record was read behind it."""
-    hold: Hold | None = None
+    """The gap that was resolved last, until a record or the end was read behind it."""
     hold_id: HoldId | None = None
     answering: Request | None = None
     """Somebody's answer to what it was held for, until what it leads to is written."""
@@ -234,7 +233,8 @@ class Cursor:
     @property
     def held(self) -> bool:
         """Whether only a person can let it go on, or mend what stops it."""
-        return self.state is PartitionState.HELD and self.hold_id is not None
+        latched = self.shown is Phase.WAITING and self.verdict not in (None, Verdict.UNAVAILABLE)
+        return (self.shown is Phase.HELD or latched) and self.hold_id is not None
 
     @property
     def reached(self) -> Verdict | None:
@@ -268,6 +268,8 @@ class Cursor:
 
     @property
     def stamp_in_hand(self) -> Stamp | None:
+        if self.phase is Phase.REPLAYING:
+            return None  # what is in hand lies below the position
         record = None if self.hand is None else self.hand.first_record
         return None if record is None or self.next is None else Stamp(self.next, record[0])
 

@@ -190,9 +190,9 @@ class Delivery(Part):
             durable.add(offset)
         return None
 
-    def drop_head(self, cursor: Cursor, request: Request) -> bool:
+    def drop_head(self, cursor: Cursor, request: Request) -> None:
         """The first record without an outcome is dropped, as a person decided: a receipt like any
-        other's. False while that cannot be written."""
+        other's. Nothing is done while that cannot be written."""
         hand, checkpoint, now = cursor.hand, cursor.checkpoint, self.context.now
         assert hand is not None
         assert checkpoint is not None
@@ -200,9 +200,8 @@ class Delivery(Part):
             columns = hand.cut_page(records_max=1, bytes_max=1, below=checkpoint.horizon)
             if columns is None:
                 self.extend_horizon(cursor)
-                return False
+                return
             offsets, digests, records, epochs = columns
-            cursor.ahead.pop(Offset(offsets[0]), None)
             name = self.name_page(cursor.partition)
             hand.page = Page(
                 name, 0, now.monotonic, now.monotonic, offsets, digests, records, epochs, [None]
@@ -210,7 +209,6 @@ class Delivery(Part):
         page = hand.page
         page.outcomes[page.head()] = Outcome.DROPPED
         self.promote(cursor, requests=(request,))
-        return True
 
     def extend_horizon(self, cursor: Cursor) -> None:
         checkpoint, hand = cursor.checkpoint, cursor.hand

@@ -10,7 +10,7 @@ moves on: an earlier record is a lower bound, too.
 from __future__ import annotations
 
 from sidecar.core.faults import Known, Unreadable
-from sidecar.core.forecast import Movement, Stamp
+from sidecar.core.forecast import Movement
 from sidecar.core.types import Offset, Partition
 from sidecar.engine import messages as m
 from sidecar.engine.context import Context
@@ -30,10 +30,7 @@ class Forecasts(Part):
         """Where the next question begins, since one cannot hold them all."""
 
     def tick(self, cursor: Cursor) -> None:
-        hand, next_ = cursor.hand, cursor.next
-        record = None if hand is None else hand.first_record
-        if record is not None and next_ is not None:
-            cursor.stamp = Stamp(next_, record[0])
+        cursor.stamp = cursor.stamp_in_hand or cursor.stamp
 
     def start_sampled(self, cursor: Cursor, start: Offset) -> None:
         now = self.context.now.monotonic

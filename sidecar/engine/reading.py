@@ -106,6 +106,7 @@ class Reading(Part):
             if event.position >= cursor.overlap.until:
                 cursor.end_reached = event.position  # it is said only once
                 cursor.hand.reached(event.position)
+                cursor.decided = None
                 self.parts.recovery.conclude(cursor)
             elif cursor.look_at is None:
                 # A stale event; or the last stable offset still lies below the position; or the
@@ -114,6 +115,7 @@ class Reading(Part):
             return
         cursor.end_reached = event.position
         cursor.hand.reached(event.position)
+        cursor.decided = None
         self.ask_floor(cursor)
 
     def floors_answered(self, event: m.FloorsAnswered) -> None:

@@ -202,7 +202,7 @@ class Recovery(Part):
 
     def go(self, cursor: Cursor, judged: verdict.Go, evidence: Evidence) -> None:
         cursor.gap = None
-        cursor.hold = None
+        cursor.short_end = None
         cursor.enrolled = False
         if cursor.live and cursor.checkpoint is not None and cursor.hand is not None:
             standing = evidence.stored
@@ -215,7 +215,8 @@ class Recovery(Part):
                 self.context.fence(cursor, "the log was truncated below what was handed out")
             else:
                 cursor.go = judged
-                if judged.base.replay != cursor.checkpoint.replay:
+                if judged.base.replay != standing.value.checkpoint.replay:
+                    # What this look made of a foreign commit, not what it read before a write.
                     cursor.asked_replay = judged.base.replay
                 self.context.move(cursor, Step.CONFIRMED, detail="verifying the overlap again")
                 self.read_overlap(cursor)

@@ -43,7 +43,7 @@ class Replays(Part):
         if wanted is None:
             first, end = position(request, "from"), position(request, "to")
         else:
-            first, end = wanted.first, wanted.end
+            first, end = max(wanted.first, checkpoint.baseline), wanted.end
         refusal = self._refusal(cursor, first, end)
         if refusal is not None:
             self.parts.requests.refuse(cursor, request, Refused.REQUEST_REFUSED, refusal)
@@ -65,13 +65,31 @@ class Replays(Part):
         assert next_ is not None
         if first is None or end is None or first >= end:
             return "the interval is none: `from` has to be below `to`"
+        if self._baseline(cursor) > first:
+            return f"the history of the partition begins at {self._baseline(cursor)}"
         if end > next_:
             return f"only what was applied can be delivered again, and the position is {next_}"
         if floor is not None and end <= floor:
             return f"nothing of it is left: the log begins at {floor}"
         return None
 
+    @staticmethod
+    def _baseline(cursor: Cursor) -> Offset:
+        assert cursor.checkpoint is not None
+        return cursor.checkpoint.baseline
+
     def _begin(self, cursor: Cursor, checkpoint: Checkpoint, replaying: Replaying) -> None:
+        if replaying.end > checkpoint.token.next:
+            # The position went back since, or is another log's: these records are not applied.
+            detail = f"the position is {checkpoint.token.next} by now"
+            refusal = Refusal(Refused.REQUEST_REFUSED, detail)
+            self._end(
+                cursor,
+                checkpoint,
+                replaying,
+                lambda request: request.refused(refusal, at=self.context.now.wall),
+            )
+            return
         floor = cursor.log_start
         if floor is not None and floor > replaying.position:
             self._gone(cursor, checkpoint, replaying, floor)

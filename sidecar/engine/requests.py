@@ -58,8 +58,15 @@ class Requests(Part):
     ) -> None:
         """`counted`: the counter as it was read before the requests were; None: not read. What is
         pending although it was answered before `asked_at` is so in a store that went back."""
+        if asked_at < cursor.began_at:
+            return  # read for an attempt that is over: what it shows as pending may be answered
         if isinstance(answer, Unreadable):
-            if answer.fault.kind is FaultKind.FORMAT_UNKNOWN and counted != cursor.heard:
+            cursor.heard_at = self.context.now.monotonic
+            if (
+                answer.fault.kind is FaultKind.FORMAT_UNKNOWN
+                and counted is not None
+                and counted != cursor.heard
+            ):
                 # A later release's: its to execute. Said once, and again when more is left.
                 cursor.heard = counted
                 self.context.note(FaultMet(answer.fault, cursor.partition))
@@ -318,7 +325,14 @@ class Requests(Part):
     def _drop(self, cursor: Cursor, request: Request, at: Offset) -> None:
         assert cursor.hand is not None
         head, next_, end = cursor.hand.head, cursor.next or 0, cursor.log_end
-        if head == at:
+        if head == at and at in cursor.ahead:
+            self.refuse(
+                cursor,
+                request,
+                Refused.REQUEST_REFUSED,
+                f"the record at {at} has an outcome already, which stands",
+            )
+        elif head == at:
             done = request.done(
                 f"the record at {at} is dropped; reading goes on behind it", at=self._wall
             )

@@ -63,3 +63,26 @@ def test_a_bound_on_what_was_accepted_holds() -> None:
     assert one.view().state is PartitionState.GAP
     gap = [f.gap for f in one.facts if isinstance(f, GapOpened)][-1]
     assert (gap.interval.first, gap.interval.end) == (5, 8)
+
+
+def test_what_is_lost_after_the_end_was_reached_is_lost_anew() -> None:
+    """A loss was accepted up to the end of the log, and nothing was left to read. What is written
+    and lost afterwards is not what somebody agreed to."""
+    one = Driven()
+    one.produce(*[b"x"] * 5)
+    one.run(1)
+    one.apply(2)
+    one.run(1)
+    one.kafka.leave(one.fetcher)
+    one.kafka.delete_records(TOPIC, 0, before=5)
+    again = Driven(one.kafka, one.store)
+    again.resolve(ResolveRequest(Resolution.ACCEPTED, "on-call", "known"))
+    again.run(2)
+    assert (again.view().next, again.view().caught_up) == (5, True)
+    again.deaf.update((Fetched, EndReached))
+    again.produce(*[b"y"] * 4)
+    again.kafka.delete_records(TOPIC, 0, before=9)
+    again.kafka.reconnect(TOPIC, 0)
+    again.run(2)
+    assert again.view().state is PartitionState.GAP
+    assert again.view().next == 5

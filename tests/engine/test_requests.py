@@ -641,3 +641,18 @@ def test_a_replay_that_somebody_asked_for_by_committing_is_granted_by_an_answer(
     stand.until(lambda: not stand.asked(name).pending)
     assert stand.asked(name).state is RequestState.DONE
     assert life.engine.holds() == []
+
+
+def test_what_lies_before_the_history_is_not_delivered_again() -> None:
+    """Only what was applied here: a group that was adopted at 8 has no records below it."""
+    stand = Stand(records=12)
+    stand.kafka.reset_offset(GROUP, P0, 8)
+    life = stand.start()
+    stand.apply(life, 4)
+    assert stand.view(life).next == 12
+    name = ask_again(stand, 4, 10)
+    stand.run(1.0)
+    refused = stand.asked(name)
+    assert refused.state is RequestState.REFUSED
+    assert refused.detail == "the history of the partition begins at 8"
+    assert replayed(stand, life) == []
