@@ -89,7 +89,7 @@ class Service:
 
 
 def service_options(function: F) -> F:
-    """How to reach a sidecar; by default where its own settings say that it listens."""
+    """How to reach one running sidecar, for commands that can ask it instead of the servers."""
     for option in (
         set_option,
         config_option,
@@ -105,7 +105,7 @@ def service_options(function: F) -> F:
         click.option(
             "--url",
             metavar="URL",
-            help="host:port, unix:/path or a URL; by default where the settings say it listens.",
+            help="Ask this running sidecar instead: host:port, unix:/path or a URL.",
         ),
     ):
         function = option(function)

@@ -166,7 +166,8 @@ class Verdict(StrEnum):
 
 
 class Condition(StrEnum):
-    """Stands beside a verdict and holds nothing that can be delivered."""
+    """Stands beside a verdict. `PAUSED` and `REPLAYING`, which somebody asked for, keep new records
+    back; the others hold nothing that can be delivered."""
 
     HANGING_TRANSACTION = "hanging_transaction"
     COMMIT_REFUSED = "commit_refused"

@@ -312,7 +312,7 @@ class RedisStore(CheckpointStore):
         replies = await self._many([(key, pack("HGETALL", key)) for _, key in keys])
         return {p: _requests(reply) for (p, _), reply in zip(keys, replies, strict=True)}
 
-    # --- beside the port, for overseers and commands ----------------------------------------------
+    # --- beside the port, for commands ------------------------------------------------------------
 
     async def groups(self) -> Answer[Sequence[GroupId]]:
         """Every group that has, or once had, a registry here."""

@@ -118,7 +118,8 @@ PARTITION_STATE = _gauge(
 )
 PARTITION_CONDITION = _gauge(
     "partition_condition",
-    "1 while a condition stands beside the state; it holds nothing that can be delivered.",
+    "1 while a condition stands beside the state. paused and replaying, which somebody asked for, "
+    "keep new records back; the others hold nothing that can be delivered.",
     "condition",
     values=(tuple(Condition),),
 )

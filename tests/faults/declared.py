@@ -7,12 +7,6 @@ from tests.faults.rows import Declared
 
 NOT_RUN: tuple[Declared, ...] = (
     Declared(
-        "unreachable/coverage-unknown",
-        "K1",
-        "coverage_unknown",
-        reason="reserved: what cannot be covered is judged as retention_loss once it is reached",
-    ),
-    Declared(
         "unreachable/unknown",
         "K1",
         "unknown",

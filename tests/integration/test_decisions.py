@@ -142,7 +142,9 @@ def test_a_partition_is_paused_and_continued_by_command(world: World, row: Row) 
     row.account(world.account())
 
 
-@pytest.mark.fault(row="requests/skip", bench="K1", expected="blocked_record")
+@pytest.mark.fault(
+    row="requests/skip", bench="K1", expected="blocked_record", covers=("coverage_unknown",)
+)
 def test_a_record_that_cannot_be_read_is_skipped_by_command(world: World, row: Row) -> None:
     """Refused for another offset; kept as a gap that was accepted, with who and why; what lies
     behind it is delivered, also after a restart."""
@@ -163,6 +165,7 @@ def test_a_record_that_cannot_be_read_is_skipped_by_command(world: World, row: R
     row.delivering()
     (gap,) = _run(world, "gaps", "list", "--all")["gaps"]
     assert (gap["first"], gap["end"], gap["state"]) == (5, 6, "resolved")
+    assert gap["reason"] == "coverage_unknown"
     assert (gap["resolution"]["by"], gap["resolution"]["why"]) == ("on-call", "a test")
     sidecar.terminate()
     sidecar.start()
