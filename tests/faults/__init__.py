@@ -25,7 +25,7 @@ The mark, by keyword:
 `bench`    where it is inflicted: `K1`, `K1a`, `K3`, `R1`, `R2`, `RC`, or several: `K1+R2`.
 `expected` a verdict, a condition, a state, a store error as `kind/CODE` (`refused/OOM`), or one
            of `tests.faults.rows.OTHER`.
-`cases`    the field cases that the row is the test of.
+`cases`    the field cases (docs/field-cases.md) that the row is the test of.
 `covers`   verdicts, conditions, fault kinds and store codes that are shown besides `expected`.
 `within_seconds`  from fault to verdict, at most; held against the figures by `make faults` only,
            which has the machine for itself. Say it wherever the client's own detection allows.

@@ -34,7 +34,8 @@ itself wrote down; both must be 0. *s to verdict*: from the moment the fault and
 met to the moment its verdict could be read. *s to first delivery*: from the moment the cause was
 gone, or was decided, to the first record that had not been delivered before. A dash: the row has
 no such moment. The figures were taken with two rows at a time on one machine, so they are upper
-bounds.
+bounds. *field cases*: the numbers in [field-cases.md](field-cases.md), reports that the row is the
+test of.
 """
 
 

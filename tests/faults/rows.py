@@ -19,6 +19,9 @@ from sidecar.core.types import Condition, Verdict
 
 BENCHES = frozenset({"K1", "K1a", "K3", "R1", "R2", "RC", "Prometheus", "none"})
 
+FIELD_CASES = frozenset(range(1, 41))
+"""The numbers of docs/field-cases.md."""
+
 STATES = frozenset({"waiting", "recovering", "delivering", "held", "gap"})
 
 OTHER = frozenset(
@@ -63,8 +66,8 @@ class Declared(msgspec.Struct, frozen=True):
             return f"{self.expected!r} is no verdict, condition, state, kind/CODE, nor in OTHER"
         if strange := set(self.bench.split("+")) - BENCHES:
             return f"no such bench: {', '.join(sorted(strange))}"
-        if not set(self.cases) <= set(range(1, 41)):
-            return f"no such field case in {self.cases}"
+        if not set(self.cases) <= FIELD_CASES:
+            return f"no such field case in {self.cases}: docs/field-cases.md has them"
         return None
 
     def shown(self) -> frozenset[str]:

@@ -4,6 +4,7 @@ A row counts whether it can be run or not: one that cannot is shown as `not_run`
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from sidecar.core.types import Condition, Verdict
 from sidecar.store.faults import ANSWERS, MEANINGS, PHRASES
 from tests.faults.declared import NOT_RUN
 from tests.faults.plugin import DOCS, ROOT
-from tests.faults.rows import Declared, twice
+from tests.faults.rows import FIELD_CASES, Declared, twice
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -63,7 +64,14 @@ def test_every_kind_of_store_error_has_a_row(rows: list[Declared]) -> None:
 
 def test_every_field_case_has_a_row(rows: list[Declared]) -> None:
     shown = {case for row in rows for case in row.cases}
-    assert set(range(1, 41)) - ELSEWHERE - shown == set()
+    assert FIELD_CASES - ELSEWHERE - shown == set()
+
+
+def test_every_field_case_is_told() -> None:
+    """Each number that a row can name says in the docs what it is of, once."""
+    text = (ROOT / "docs" / "field-cases.md").read_text()
+    numbers = [int(number) for number in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)]
+    assert numbers == sorted(FIELD_CASES)
 
 
 def test_rows_are_named_once_and_declared_well(rows: list[Declared]) -> None:
