@@ -27,13 +27,14 @@ would merge more and be one more thing to trust.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import enum
 import hashlib
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -593,9 +594,17 @@ def explore(
         shares = [ways[i : i + SHARE] for i in range(0, len(ways), SHARE)]
         frontier, finished = [], 0
         fresh: set[bytes] = set()
-        # Forked anew for each layer, so that each worker knows what was seen before.
-        with ProcessPoolExecutor(jobs, mp_context=get_context("fork")) as pool:
-            for found in pool.map(how, [start] * len(shares), shares, [until] * len(shares)):
+        with contextlib.ExitStack() as stack:
+            walked: Iterable[Found]
+            if jobs == 1:
+                # Here: a process that has clients of real servers must not be forked.
+                walked = (how(start, share, until) for share in shares)
+            else:
+                # Forked anew for each layer, so that each worker knows what was seen before.
+                context = get_context("fork")
+                pool = stack.enter_context(ProcessPoolExecutor(jobs, mp_context=context))
+                walked = pool.map(how, [start] * len(shares), shares, [until] * len(shares))
+            for found in walked:
                 finished += found.finished
                 explored.moves += found.moves
                 explored.rested += found.rested
