@@ -6,6 +6,7 @@ every record is accounted for.
 
 import contextlib
 import itertools
+import json
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -198,6 +199,13 @@ class World:
         with self.store.client() as client:
             found: Any = client.hgetall(key)
         return dict(found)
+
+    def audit(self, topic: str, partition: int = 0) -> list[str]:
+        """What was done to a partition, the oldest first."""
+        key = self.checkpoint_key(topic, partition).removesuffix("checkpoint") + "audit"
+        with self.store.client() as client:
+            entries: Any = client.xrange(key)
+        return [json.loads(fields["j"])["what"] for _, fields in entries]
 
     def watch_commits(self, *places: Place) -> "CommitWatch":
         watch = CommitWatch(self, places)
