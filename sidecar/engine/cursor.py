@@ -133,6 +133,8 @@ class Cursor:
     """Monotonic seconds at which they were read last."""
     pending: tuple[Request, ...] = ()
     """What people ask of it, the oldest first."""
+    end_asked_for: RequestId | None = None
+    """The request for whose sake the log's end was asked again."""
     execute_at: float = 0.0
     """Monotonic seconds before which no request is tried again."""
     answered: dict[RequestId, float] = field(default_factory=dict)

@@ -339,7 +339,13 @@ class Requests(Part):
             self.parts.delivery.drop_head(cursor, done)
         elif head is not None or at < next_:
             self._not_the_head(cursor, request, head)
-        elif end is not None and at >= end.high_watermark:
+        elif end is None or at < end.high_watermark:
+            return  # it is on its way
+        elif cursor.end_asked_for != request.id:
+            # The end that is known may be a second old, and the record younger.
+            cursor.end_asked_for = request.id
+            self.context.look(cursor, Cue.REQUESTED)
+        else:
             self.refuse(
                 cursor,
                 request,

@@ -206,6 +206,7 @@ def asked(stage: Stage) -> None:
     def ask(stage: Stage) -> None:
         person = stage.person
         person.ask(place, RequestKind.PAUSE)
+        stage.produce(4)  # or there may be nothing to skip
         next_ = int(stage.world.checkpoint(*place)["next"])
         person.ask(place, RequestKind.SKIP, arguments={"offset": next_})
         person.ask(place, RequestKind.CONTINUE)

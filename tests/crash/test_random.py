@@ -252,6 +252,7 @@ def test_two_hundred_kills_with_members_coming_and_going(world: World, row: Row)
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.faults_only
 @pytest.mark.fault(row="sidecar-killed/a-dozen-random-moments", bench="K1+R1", expected="caught_up")
 def test_a_dozen_kills_with_members_coming_and_going(world: World, row: Row) -> None:
     """As the two hundred, in a time that every run of the tests can spare."""

@@ -154,7 +154,8 @@ def test_a_hold_is_explained_with_its_answers(world: World) -> None:
     assert (held["partition"]["state"], held["verdict"]) == ("held", "scope_changed")
     assert "read_committed" in held["why"]
     (step,) = held["next"]
-    assert step["command"].startswith("cursor-sidecar holds answer ID accept ")
+    answer = f"cursor-sidecar holds answer {held['partition']['hold']} --answer accept "
+    assert step["command"].startswith(answer)
     world.outside.delete(topic)
     world.outside.create(topic, 1)
     world.outside.produce(topic, values(5))

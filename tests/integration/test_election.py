@@ -21,7 +21,7 @@ from tests.faults.rows import Row
 from tests.harness.patience import lies_still
 from tests.harness.world import Load, World, values
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.kafka, pytest.mark.faults_only, pytest.mark.timeout(240)]
 
 
 class Trio(World):

@@ -11,7 +11,7 @@ from tests.faults.rows import Row
 from tests.harness.sidecar import SidecarProcess
 from tests.harness.world import World
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.kafka, pytest.mark.faults_only, pytest.mark.timeout(180)]
 
 RETENTION_SECONDS = 20.0
 STEP_SECONDS = 0.5

@@ -15,7 +15,7 @@ from tests.benches.waiting import wait_until
 from tests.faults.rows import Row
 from tests.harness.world import World, values
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.faults_only, pytest.mark.timeout(300)]
 
 
 @pytest.mark.fault(row="condition/no-progress", bench="K3", expected="no_progress", cases=(26,))
