@@ -52,7 +52,7 @@ SCENES: dict[str, Scene] = {
     "AskOwners": Scene(at=(1, 3)),
     "AnswerRequest": Scene(at=(1, 3), stir=stage.asked),
     "AskCommitted": Scene(at=(1, 2), stir=stage.meddled),
-    "Commit": Scene(at=(1, 5)),
+    "Commit": Scene(at=(1, 2)),
     "FinishRevoke": Scene(at=(1,), stir=stage.joined),
     "Reply": Scene(at=(2, 9)),
     "Note": Scene(at=(1, 12)),
