@@ -29,6 +29,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -87,6 +88,7 @@ _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 # Kafka's words for "this cluster gives its topics no IDs".
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _AS_KAFKA_WRITES = str.maketrans("+/", "-_")
+KEEPS_UUIDS = version("confluent-kafka") == "2.16.1"
 _release = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_DecRef", ctypes.pythonapi))
 
 
@@ -99,15 +101,17 @@ def topic_id_of(text: str) -> TopicId | None:
 def take_topic_id(description: Any) -> TopicId | None:
     """The ID, out of the client's description, which is without it afterwards.
 
-    The binding (2.16.1) counts one reference too many to the UUID of every description, so none is
-    ever freed: 95 bytes an answer, and one is asked of each topic before each commit, which makes
+    The binding counts one reference too many to the UUID of every description, so none is ever
+    freed: 95 bytes an answer, and one is asked of each topic before each commit, which makes
     megabytes a day of every topic. Once it is taken out, nobody but us has it: a count above that
-    of a UUID of our own is the one too many, and is given back. Where there is none, none is.
+    of a UUID of our own is the one too many, and is given back. Only with the release in which this
+    was seen: in another one the count may be somebody's who uses it, and a leak does less harm than
+    memory that is freed under him.
     """
     theirs, ours = description.topic_id, Uuid(0, 0)
     del description.topic_id
     topic_id = topic_id_of(str(theirs))
-    if sys.getrefcount(theirs) == sys.getrefcount(ours) + 1:
+    if KEEPS_UUIDS and sys.getrefcount(theirs) == sys.getrefcount(ours) + 1:
         _release(theirs)
     return topic_id
 
