@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
@@ -115,7 +116,7 @@ async def _settled(desk: Standalone, request: Request) -> Request:
             if one.id == request.id and not one.pending:
                 return one
         if request.kind is RequestKind.REPLAY and await _replaying(desk, request):
-            return request
+            return replace(request, detail="it has begun; `status` shows how far it is")
         await asyncio.sleep(LOOK_SECONDS)
     fail(
         f"{request.id} is kept and was not executed in {WAIT_SECONDS:g} s; the owner of "
@@ -220,7 +221,7 @@ def request_document(request: Request) -> dict[str, Any]:
 
 
 def told_of(request: Request) -> str:
-    if request.pending:
+    if request.pending and not request.detail:
         return (
             f"kept as {request.id}, and not done yet: whoever has {request.partition}, or has it "
             "next, executes it; `status` shows it"

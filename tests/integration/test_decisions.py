@@ -191,6 +191,7 @@ def test_an_interval_is_delivered_again_by_command(world: World, row: Row) -> No
     assert (refused.exit_code, refused.stderr.partition(":")[0]) == (1, "request-refused")
     body = _run(world, "replay", topic, "0", "--from", "5", "--to", "15", *ASSENT, "--execute")
     assert (body["prior"], body["new"]) == ("next 20", "[5, 15) delivered again")
+    assert body["request"]["detail"] == "it has begun; `status` shows how far it is"
     page = api.take(30.0, records_max=4, topic=topic, partition=0)
     assert page is not None
     assert page.offsets == [5, 6, 7, 8]
