@@ -88,6 +88,7 @@ def account(
     first_seen: dict[tuple[str, int, int], Effect] = {}
     keys: dict[str, tuple[str, int, int]] = {}
     reached: dict[Place, int] = {}
+    lost = [gap for gap in gaps if gap.state != "superseded"]
     for effect in effects:
         place = (effect.topic, effect.partition)
         spot = (*place, effect.offset)
@@ -103,7 +104,9 @@ def account(
         if before is None:
             first_seen[spot] = effect
             found.applied += 1
-            if effect.offset < reached.get(place, -1):
+            late = effect.offset < reached.get(place, -1)
+            # What was declared may be had again later, by a replay.
+            if late and not any(_inside(gap, place, effect.offset) for gap in lost):
                 found.faults.append(f"order: {name} came first after {reached[place]}")
             reached[place] = max(effect.offset, reached.get(place, -1))
             continue
@@ -113,7 +116,6 @@ def account(
             found.repeated_flagged += 1
         else:
             found.faults.append(f"redelivery_flagged: {name} was repeated without a flag")
-    lost = [gap for gap in gaps if gap.state != "superseded"]
     for place, visible in produced.visible.items():
         begin = (starts or {}).get(place, 0)
         until = (unfinished_from or {}).get(place)

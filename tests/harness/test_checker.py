@@ -51,6 +51,11 @@ def test_a_record_in_a_gap_is_accounted_for_whatever_became_of_the_gap() -> None
         assert account(_produced(), WHOLE[:2], [gap]).check().in_gaps == 2
 
 
+def test_what_was_declared_may_be_had_later() -> None:
+    later = [_effect(0), _effect(2), _effect(3), _effect(1, again=True)]
+    assert account(_produced(), later, [_Gap(1, 2, state="resolved")]).check().applied == 4
+
+
 @pytest.mark.parametrize(
     ("effects", "gaps", "fault"),
     [
@@ -60,6 +65,7 @@ def test_a_record_in_a_gap_is_accounted_for_whatever_became_of_the_gap() -> None
         (WHOLE[:3], [_Gap(2, 3)], "unaccounted"),
         ([*WHOLE, _effect(2)], [], "redelivery_flagged"),
         ([_effect(0), _effect(2), _effect(1), _effect(3)], [], "order"),
+        ([_effect(0), _effect(2), _effect(1), _effect(3)], [_Gap(2, 3)], "order"),
         ([*WHOLE, _effect(9)], [], "phantom"),
         ([*WHOLE[:3], _effect(3, value=b"other")], [], "content"),
         ([*WHOLE, _effect(1, again=True, key="id/1/0/1")], [], "key"),
