@@ -156,6 +156,7 @@ def retention(stage: Stage) -> None:
     """While it is down, retention passes what it was going to read next. Its history has begun."""
     topic, index = stage.places[-1]
     if "next" in stage.world.checkpoint(topic, index):
+        stage.world.produce(topic, 30, index)  # however far it came
         end = stage.world.outside.bounds(topic, index).end
         stage.world.outside.delete_records(topic, index, end - 20)
 

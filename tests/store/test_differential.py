@@ -23,9 +23,11 @@ from sidecar.core.checkpoint import (
     Memory,
     NotInstalled,
     ReceiptRun,
+    audit_of,
 )
-from sidecar.core.faults import Known
+from sidecar.core.faults import Answer, Known
 from sidecar.core.gap import Decision, Gap, Resolution, acknowledge, fenced, grow, resolve
+from sidecar.core.request import Request, RequestId, RequestKind
 from sidecar.core.types import (
     AttemptId,
     GroupId,
@@ -53,7 +55,7 @@ STEPS = st.lists(
         st.sampled_from(
             ["promote"] * 4
             + ["claim", "look", "look", "again", "rewind", "ahead", "open", "grow", "resolve"]
-            + ["acknowledge", "fence", "wrong"]
+            + ["acknowledge", "fence", "wrong", "ask", "ask", "answer", "answer", "execute"]
         ),
         st.integers(0, WRITERS - 1),
         st.integers(0, 9),
@@ -137,6 +139,12 @@ class World:
             runs = (_part(receipts, 0, half), _part(receipts, half, size))
         return replace(plain, checkpoint=new, receipts=runs, body=chance % 4 == 0)
 
+    def asks(self, chance: int) -> Request:
+        """One in a few has the id of one that was left before. Its clock may be any."""
+        number = RequestId(f"r-{chance % 40}")
+        at = float(chance % 11)
+        return Request(number, self.group, T0, RequestKind.SKIP, "", "on-call", "", at)
+
 
 def _run(start: int, count: int, chance: int) -> ReceiptRun:
     """With holes and mixed outcomes, by chance."""
@@ -170,7 +178,24 @@ async def holdings(store: CheckpointStore, group: GroupId) -> Sequence[object]:
         (await store.watch(group, [T0]))[T0],
         memories,
         known(await store.gaps(group)),
+        in_line(known((await store.requests(group, [T0]))[T0])),
+        known(await store.audit(group, T0)),
     ]
+
+
+def in_line(requests: Sequence[Request]) -> object:
+    """With their orders, which do not count when requests are compared."""
+    return [(one.order, one) for one in requests]
+
+
+def asked(answer: Answer[Request]) -> object:
+    return in_line([answer.value]) if isinstance(answer, Known) else answer.fault.kind
+
+
+async def heard(store: CheckpointStore, world: World, chance: int) -> Request:
+    """One that is kept, or one that never was."""
+    kept = known((await store.requests(world.group, [T0]))[T0])
+    return kept[chance % len(kept)] if kept else world.asks(chance)
 
 
 async def compare(url: str, steps: list[tuple[str, int, int, int]]) -> None:
@@ -199,11 +224,26 @@ async def compare(url: str, steps: list[tuple[str, int, int, int]]) -> None:
                     assert await real.update_gap(changed, was=gap) == first
                     if isinstance(first, Known) and first.value is not None:
                         world.gaps[writer] = first.value
+            elif what == "ask":
+                request = world.asks(chance)
+                assert asked(await real.leave(request)) == asked(await fake.leave(request))
+            elif what == "answer":
+                request = await heard(fake, world, chance)
+                answered = request.done("looking again", at=float(size))
+                believed = world.believed[writer]
+                owner = None if believed is None or size == 9 else believed.owner
+                assert asked(await real.answer_request(answered, owner=owner)) == asked(
+                    await fake.answer_request(answered, owner=owner)
+                )
             else:
                 if what == "again" and world.sent:
                     install = world.sent[chance % len(world.sent)]
                 else:
                     install = world.next_install(what, writer, size, chance)
+                    if what == "execute" and install.expected is not None:
+                        request = await heard(fake, world, chance)
+                        done = request.done("paused", at=float(size))
+                        install = replace(install, requests=(done,), audit=(audit_of(done),))
                     world.sent.append(install)
                 result = await fake.install(install)
                 assert same(await real.install(install)) == same(result)
@@ -229,6 +269,7 @@ def test_the_steps_reach_everything(valkey: Valkey) -> None:
     """A walk-through that takes every branch, so that the property above is not vacuous."""
     words = "promote look promote claim look ahead open look fence look acknowledge grow look"
     words += " promote resolve look rewind promote promote promote wrong again again promote"
+    words += " ask ask answer answer execute execute execute ask look execute again answer"
     asyncio.run(
         compare(valkey.url, [(w, i % 2, 3 + i % 6, 7919 * i) for i, w in enumerate(words.split())])
     )
