@@ -74,6 +74,12 @@ class Commits:
     def refuse(self, commit: Commit, why: str) -> None:
         self._answer(commit, dict.fromkeys(_partitions(commit), unavailable("_STATE", why)))
 
+    def give_up(self) -> None:
+        """The client that was asked is gone."""
+        commit, self._in_flight = self._in_flight, None
+        if commit is not None:
+            self.refuse(commit, "the client was replaced")
+
     def on_commit(self, error: KafkaError | None, elements: list[TopicPartition]) -> None:
         """The client's callback."""
         commit = self._in_flight

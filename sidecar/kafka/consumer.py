@@ -10,6 +10,12 @@ too many, or the engine asks for it (`throttle`), the thread holds back what it 
 only waits; after `HOLD_SECONDS` it pauses the partitions instead, because a rebalance queues behind
 prefetched records: pausing purges those (they are fetched again), and polling can go on.
 
+*A client that is lost is replaced.* librdkafka forgets the brokers that a metadata answer leaves
+out, and where all of them were fenced for a moment that may be every one it knew: it then asks
+nobody any more, for ever (librdkafka #5301). From outside this looks like an outage, except that
+others reach the cluster. So the thread says when it has been alone for long, and does what it is
+told.
+
 *Order.* Events of sessions leave in the order in which they came about, also those that were held
 back. News of the group and of the client overtake them: a revocation cannot wait, and from it on
 nothing of its partitions is handed out.
@@ -54,6 +60,8 @@ HOLD_SECONDS = 0.3
 """How long records are merely held back before their partitions are paused."""
 HOLD_STEP_SECONDS = 0.02
 METADATA_SECONDS = 2.0
+ALONE_SECONDS = 3.0
+"""How long no broker may be connected before somebody else is asked whether there is one."""
 
 Sink: TypeAlias = Callable[[Sequence[FetchEvent]], None]
 
@@ -84,12 +92,17 @@ class TopicsWell:
     topics: frozenset[str]
 
 
-Command: TypeAlias = Assign | Release | Pause | Commit | TopicsWell
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """Others reach the cluster: if the client still does not, another takes its place."""
+
+
+Command: TypeAlias = Assign | Release | Pause | Commit | TopicsWell | Renew
 
 
 class ConsumerThread:
     """`start`, `command`, `throttle` and `close` are called on the event loop; the rest runs on
-    the thread. `topics_missing` is called on the loop."""
+    the thread. `topics_missing` and `alone` are called on the loop."""
 
     def __init__(
         self,
@@ -99,11 +112,13 @@ class ConsumerThread:
         log_line: LogLine | None,
         outstanding_records_max: int,
         topics_missing: Callable[[Collection[str]], None],
+        alone: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._revoke_seconds = revoke_seconds
         self._line = log_line
         self._topics_missing = topics_missing
+        self._alone = alone
         self._outstanding_max = outstanding_records_max
         # Shared with the event loop; each is safe by itself.
         self._commands: deque[Command] = deque()
@@ -125,6 +140,8 @@ class ConsumerThread:
         self._owned: set[Partition] = set()
         self._member: str | None = None
         self._fenced: str | None = None
+        self._clients = 0
+        self._alone_since: float | None = None
         self._handed = 0
         self._holding_since: float | None = None
         self._held: list[FetchEvent] = []
@@ -204,6 +221,7 @@ class ConsumerThread:
             self._say(logging.WARNING, f"closing the consumer failed: {error}")
 
     def _join(self) -> None:
+        self._clients += 1
         self._consumer = Consumer(
             {
                 **consumer_config(self._settings),
@@ -226,6 +244,22 @@ class ConsumerThread:
             on_revoke=self._guarded(self._on_revoke),
             on_lost=self._guarded(self._on_lost),
         )
+
+    def _renew(self) -> None:
+        ending = self._fenced is not None or self._closing.is_set()
+        if self._alone_since is None or ending:
+            return
+        self._alone_since = None
+        self._say(
+            logging.WARNING,
+            "the client reaches no broker while others do: a new one takes its place",
+        )
+        self._tell_lost(self._disown(tuple(self._owned)))
+        self._tell_member(None)
+        self._commits.give_up()
+        # A client that lost its brokers may not come to an end.
+        threading.Thread(target=self._consumer.close, name="kafka-end", daemon=True).start()
+        self._join()
 
     def _turn(self) -> None:
         if self._commands:
@@ -284,6 +318,8 @@ class ConsumerThread:
                     self._commits.refuse(command, "a partition of it was given back")
                 case Commit():
                     self._commits.make(self._consumer, command)
+                case Renew():
+                    self._renew()
                 case TopicsWell(topics=topics):
                     self._health.topics_well(topics)
                     if topics.isdisjoint(partition.topic for partition in self._owned):
@@ -448,11 +484,20 @@ class ConsumerThread:
         if statistics is None:
             return
         self._health.seen(statistics)
+        self._note_alone(statistics.connected, time.monotonic())
         if statistics.joined and self._fenced is None:
             self._tell_member(self._consumer.memberid() or None)
         changed = self._assignment.leaders.observe(statistics, self._assignment.fetched)
         if changed:
             self._post([LeaderChanged(tuple(changed))], 0)
+
+    def _note_alone(self, connected: bool, now: float) -> None:
+        if connected:
+            self._alone_since = None
+        elif self._alone_since is None:
+            self._alone_since = now
+        elif now - self._alone_since >= ALONE_SECONDS:
+            self._on_loop(self._alone)
 
     def _show_health(self) -> None:
         news = self._health.to_show(time.monotonic())
@@ -485,9 +530,13 @@ class ConsumerThread:
         return True
 
     def _guarded(self, callback: Callable[..., None]) -> Callable[..., None]:
-        """The callback, which now never raises: the record just dequeued would be lost with it."""
+        """The callback, which now never raises: the record just dequeued would be lost with it.
+        What a client says that was replaced is nobody's."""
+        client = self._clients
 
         def call(*args: object) -> None:
+            if client != self._clients:
+                return
             try:
                 callback(*args)
             except Exception as error:

@@ -31,7 +31,16 @@ from sidecar.core.faults import Component, Fault, FaultKind, Known, Unreadable
 from sidecar.core.types import LeaderEpoch, Offset, Partition, SessionId
 from sidecar.kafka.client import ClientSettings, LogLine
 from sidecar.kafka.commits import Answers, Commit, chunks, topic_partitions
-from sidecar.kafka.consumer import Assign, ConsumerThread, Pause, Release, Sink, TopicsWell
+from sidecar.kafka.consumer import (
+    ALONE_SECONDS,
+    Assign,
+    ConsumerThread,
+    Pause,
+    Release,
+    Renew,
+    Sink,
+    TopicsWell,
+)
 from sidecar.kafka.faults import unavailable
 from sidecar.ports import CommitRequest, FetchEvent, Log, Revoked
 
@@ -44,9 +53,9 @@ class KafkaFetcher:
     """Implements `sidecar.ports.Fetcher`.
 
     `log` reads commits back where the client's answer does not tell, and asks whether a topic that
-    was missing is there again. `revoke_seconds`: how long a revocation may wait for the engine;
-    also while `close` leaves the group, so answer that one, too. `log_line` is called on the
-    consumer's thread.
+    was missing is there again, and whether it is the cluster that is away or the client.
+    `revoke_seconds`: how long a revocation may wait for the engine; also while `close` leaves the
+    group, so answer that one, too. `log_line` is called on the consumer's thread.
     """
 
     def __init__(
@@ -67,11 +76,13 @@ class KafkaFetcher:
             log_line=log_line,
             outstanding_records_max=outstanding_records_max,
             topics_missing=self._topics_missing,
+            alone=self._alone,
         )
         self._one_commit = asyncio.Lock()
         self._committed: dict[Partition, Offset] = {}
         self._missing: set[str] = set()
         self._probing: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._sink: Sink | None = None
 
     async def start(self, sink: Sink) -> None:
@@ -109,8 +120,9 @@ class KafkaFetcher:
         return answers
 
     async def close(self, deadline_seconds: float) -> None:
-        if self._probing is not None:
-            self._probing.cancel()
+        for task in (self._probing, self._looking):
+            if task is not None:
+                task.cancel()
         await self._thread.close(deadline_seconds)
 
     # --- inside -------------------------------------------------------------------------------
@@ -174,6 +186,17 @@ class KafkaFetcher:
         self._missing |= set(topics)
         if self._probing is None or self._probing.done():
             self._probing = asyncio.get_running_loop().create_task(self._probe())
+
+    def _alone(self) -> None:
+        """The client reaches no broker: does anybody?"""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._look())
+
+    async def _look(self) -> None:
+        if isinstance(await self._log.cluster_id(), Known):
+            # An outage may have ended this moment: the client needs as long as it may be away.
+            await asyncio.sleep(ALONE_SECONDS)
+            self._thread.command(Renew())
 
     async def _probe(self) -> None:
         while self._missing:

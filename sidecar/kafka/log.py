@@ -68,7 +68,7 @@ from sidecar.kafka.faults import (
     unreadable_topic,
 )
 from sidecar.kafka.group_members import GroupMembers, group_members
-from sidecar.kafka.group_offsets import Asker, Worker
+from sidecar.kafka.group_offsets import STALE_CLIENT_SECONDS, Asker, Worker
 from sidecar.kafka.stamps import read_stamps, stamp_config
 from sidecar.ports import CommitRequest
 
@@ -80,8 +80,6 @@ GRACE_SECONDS = 1.0
 REFUSED_SECONDS = 1.0
 """How long a question is left open while the brokers refuse our credentials: one of several may
 still take them."""
-STALE_CLIENT_SECONDS = 4.0
-"""How long answers may stay those of a confused client before it is replaced."""
 TOPIC_CONFIG_SECONDS = 60.0
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -494,7 +492,11 @@ class KafkaLog:
             return _Failed(TimeoutError("the client did not answer in time"))
         if (raised := future.exception()) is not None:
             failed = _Failed(raised)
+            if asker.worn_out(raised, self._clock()) and self._asker is asker:
+                self._asker = None
+                asker.end()
             return failed if self._client is None else self._refused(self._client, failed)
+        asker.suspicious_since = None
         answer: list[TopicPartition] = future.result()
         return answer
 

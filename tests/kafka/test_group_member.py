@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Producer
 
-from sidecar.core.faults import Fault, FaultKind
-from sidecar.core.types import GroupId, LeaderEpoch, Offset, Partition, SessionId
+from sidecar.core.faults import Answer, Fault, FaultKind
+from sidecar.core.types import ClusterId, GroupId, LeaderEpoch, Offset, Partition, SessionId
 from sidecar.kafka.assignment import Assignment
 from sidecar.kafka.client import ClientSettings
 from sidecar.kafka.fetcher import KafkaFetcher
@@ -19,6 +19,7 @@ from sidecar.ports import ClientFaulted, CommitRequest, Fetched, FetchEvent, Mem
 from tests.benches.kafka import KafkaBroker
 from tests.benches.names import Names
 from tests.benches.process import free_port, release_port
+from tests.benches.proxy import Proxy
 from tests.benches.topics import Outsider, Record
 from tests.benches.waiting import wait_until
 from tests.faults.rows import Row
@@ -400,6 +401,78 @@ async def test_a_broker_that_restarts_is_noticed_and_no_record_missed(
     await world.produce(topic, 5)
     assert await member.read_to(session, 10) == list(range(10))
     await world.close()
+
+
+async def test_a_client_that_alone_reaches_no_broker_is_replaced(
+    proxied_kafka: Callable[..., tuple[KafkaBroker, Proxy]], names: Names
+) -> None:
+    """librdkafka may forget every broker it knew; then it asks nobody any more, while others do."""
+    broker, proxy = proxied_kafka()
+    world = RealWorld(names, broker)
+    topic = await world.create()
+    partition = Partition(topic, 0)
+    await world.produce(topic, 5)
+    settings = world.settings(GroupId(names.group()), topic)
+    log = KafkaLog(replace(settings, bootstrap_servers=broker.direct))
+    lines: list[str] = []
+    member = Member(KafkaFetcher(settings, log, log_line=lambda level, text: lines.append(text)))
+    await member.start()
+    await member.until_assigned(partition)
+    assert await member.read_to(member.assign(partition, 0), 5) == list(range(5))
+    await asyncio.to_thread(proxy.refuse)
+    await member.until(lambda: any("takes its place" in line for line in lines), "replaced")
+    await member.until(lambda: not member.owned, "what it had is lost")
+    assert member.revocations()[-1].lost
+    await asyncio.to_thread(proxy.heal)
+    await member.until_assigned(partition)
+    session = member.assign(partition, 5)
+    await world.produce(topic, 5)
+    assert await member.read_to(session, 10) == list(range(5, 10))
+    assert await member.fetcher.commit({partition: CommitRequest(Offset(10), None, "w")}) == {
+        partition: None
+    }
+    await member.fetcher.close(10)
+    await log.close()
+    await world.close()
+
+
+async def test_an_outage_is_no_reason_to_replace_the_client(
+    kafka_broker: Make, names: Names
+) -> None:
+    broker = kafka_broker()
+    world = RealWorld(names, broker)
+    topic = await world.create()
+    settings = world.settings(GroupId(names.group()), topic)
+    log = Looked(settings)
+    member = Member(KafkaFetcher(settings, log, log_line=lambda level, text: log.line(text)))
+    await member.start()
+    await member.until_assigned(Partition(topic, 0))
+    await asyncio.to_thread(broker.stop)
+    await member.until(lambda: log.looks == 2, "looked twice whether it is the cluster")
+    await asyncio.to_thread(broker.start)
+    await member.until(lambda: _client_fault(member) is None, "well again")
+    await member.until_assigned(Partition(topic, 0))
+    assert log.lines == []
+    await member.fetcher.close(10)
+    await log.close()
+    await world.close()
+
+
+class Looked(KafkaLog):
+    """Counts the looks whether the cluster is there, and keeps what is said of a replacement."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        super().__init__(settings, request_timeout_seconds=1.0)
+        self.looks = 0
+        self.lines: list[str] = []
+
+    def line(self, text: str) -> None:
+        if "takes its place" in text:
+            self.lines.append(text)
+
+    async def cluster_id(self) -> Answer[ClusterId]:
+        self.looks += 1
+        return await super().cluster_id()
 
 
 async def test_a_rewound_log_is_noticed_by_its_epoch(kafka_broker: Make, names: Names) -> None:
