@@ -171,7 +171,7 @@ def plainly(memory: Memory) -> object:
     return flat(memory.receipts), [*memory.ahead], memory.whole
 
 
-async def holdings(store: CheckpointStore, group: GroupId) -> Sequence[object]:
+async def holdings(store: RedisStore | FakeStore, group: GroupId) -> Sequence[object]:
     memories = [plainly(known(await store.memory(group, T0, n))) for n in (0, 1, 7, 1000)]
     return [
         (await store.read(group, [T0]))[T0],
