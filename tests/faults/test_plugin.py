@@ -139,7 +139,7 @@ def test_rows_that_were_not_asked_for_are_not_run(pytester: pytest.Pytester) -> 
     [
         ("row='x', bench='K9', expected='resume'", "no such bench: K9"),
         ("row='x', bench='K1', expected='fine'", "'fine' is no verdict"),
-        ("row='x', bench='K1', expected='resume', cases=(41,)", "no such field case"),
+        ("row='x', bench='K1', expected='resume', cases=(99,)", "no such field case"),
         ("row='well', bench='K1', expected='resume'", "two rows of one name: well"),
         ("bench='K1', expected='resume'", "takes keywords, `row` among them"),
     ],

@@ -403,8 +403,11 @@ async def test_a_broker_that_restarts_is_noticed_and_no_record_missed(
     await world.close()
 
 
+@pytest.mark.fault(
+    row="client/alone-without-a-broker", bench="K1", expected="unavailable", cases=(41,)
+)
 async def test_a_client_that_alone_reaches_no_broker_is_replaced(
-    proxied_kafka: Callable[..., tuple[KafkaBroker, Proxy]], names: Names
+    proxied_kafka: Callable[..., tuple[KafkaBroker, Proxy]], names: Names, row: Row
 ) -> None:
     """librdkafka may forget every broker it knew; then it asks nobody any more, while others do."""
     broker, proxy = proxied_kafka()
@@ -420,14 +423,20 @@ async def test_a_client_that_alone_reaches_no_broker_is_replaced(
     await member.until_assigned(partition)
     assert await member.read_to(member.assign(partition, 0), 5) == list(range(5))
     await asyncio.to_thread(proxy.refuse)
+    row.inflicted()
+    fault = await member.until(lambda: _client_fault(member), "says why")
+    row.judged(fault.kind, "waiting")
     await member.until(lambda: any("takes its place" in line for line in lines), "replaced")
     await member.until(lambda: not member.owned, "what it had is lost")
     assert member.revocations()[-1].lost
     await asyncio.to_thread(proxy.heal)
+    row.cured()
     await member.until_assigned(partition)
     session = member.assign(partition, 5)
     await world.produce(topic, 5)
     assert await member.read_to(session, 10) == list(range(5, 10))
+    row.delivering()
+    row.receipts(lost=0, repeated=0)
     assert await member.fetcher.commit({partition: CommitRequest(Offset(10), None, "w")}) == {
         partition: None
     }
