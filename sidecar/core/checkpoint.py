@@ -140,6 +140,10 @@ class Checkpoint:
                 return lineage
         return self.lineages[0]
 
+    def same_log(self, other: Checkpoint) -> bool:
+        """Whether offsets of both speak of the same records."""
+        return self.identity.topic_id == other.identity.topic_id and self.lineage == other.lineage
+
     @property
     def expected(self) -> Expected:
         return Expected(self.token, self.generation, self.owner)

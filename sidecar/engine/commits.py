@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from sidecar.core.checkpoint import Audit
+from sidecar.core.checkpoint import Audit, Checkpoint
 from sidecar.core.evidence import Cue, TopicDescription
 from sidecar.core.facts import (
     CommitEnded,
@@ -39,10 +39,12 @@ member of the group can make while it has members."""
 
 @dataclass(slots=True)
 class CommitInFlight:
-    """`offsets` are what the topics' identity was asked for, and then what is committed."""
+    """`offsets` are what the topics' identity was asked for, and then what is committed; `asked`
+    are the checkpoints they are of."""
 
     ask: m.Ask
     offsets: dict[Partition, CommitRequest]
+    asked: Mapping[Partition, Checkpoint]
     confirmed: bool = False
 
 
@@ -61,8 +63,8 @@ class Commits(Part):
         self._read_back_at = -1e9
         self._identity: m.Ask | None = None
         self._identity_at = -1e9
-        self._identity_of: dict[Partition, Offset] = {}
-        """Where each partition stood when its topic's identity was asked for."""
+        self._identity_of: Mapping[Partition, Checkpoint] = {}
+        """What stood of each partition when its topic's identity was asked for."""
         self._denied: set[str] = set()
         """Topics of which the last such question was denied."""
 
@@ -74,6 +76,11 @@ class Commits(Part):
             if checkpoint is not None and checkpoint.identity.topic_id is not None:
                 pinned.add(partition.topic)
         return tuple(sorted(pinned))
+
+    def standing(self, partitions: Iterable[Partition]) -> dict[Partition, Checkpoint]:
+        """What a question for their topics' identity, which leaves now, is about."""
+        found = {partition: self.context.cursors[partition].checkpoint for partition in partitions}
+        return {partition: one for partition, one in found.items() if one is not None}
 
     def refresh(self, cursor: Cursor) -> None:
         """A commit that would expire is made again: the same offset, a new date."""
@@ -91,11 +98,7 @@ class Commits(Part):
             named = self.pinned_topics(partitions)
             if named:
                 self._identity = self.context.ask()
-                self._identity_of = {
-                    partition: cursor.checkpoint.token.next
-                    for partition, cursor in self.context.cursors.items()
-                    if cursor.checkpoint is not None
-                }
+                self._identity_of = self.standing(self.context.cursors)
                 self.context.do(m.AskTopics(self._identity, named))
         self.read_back()
 
@@ -210,7 +213,7 @@ class Commits(Part):
         # From here on: what is promoted meanwhile needs a commit of its own.
         self.dirty.difference_update(offsets)
         named = self.pinned_topics(offsets)
-        self.in_flight = CommitInFlight(self.context.ask(), offsets)
+        self.in_flight = CommitInFlight(self.context.ask(), offsets, self.standing(offsets))
         if named:
             # A commit covers only what a describe begun after its fetch confirmed.
             self.context.do(m.AskTopics(self.in_flight.ask, named))
@@ -235,7 +238,7 @@ class Commits(Part):
         commit = self.in_flight
         if commit is not None and commit.ask == event.ask and not commit.confirmed:
             asked = set(commit.offsets)
-            commit.offsets = self.confirmed(event, commit.offsets)
+            commit.offsets = self.confirmed(event, commit.offsets, commit.asked)
             self.dirty.update(
                 p for p in asked.difference(commit.offsets) if p in self.context.cursors
             )
@@ -258,10 +261,14 @@ class Commits(Part):
             return
         for revocation in list(self.parts.membership.revocations):
             if revocation.ask == event.ask:
-                self.parts.membership.finish(revocation, self.confirmed(event, revocation.offsets))
+                confirmed = self.confirmed(event, revocation.offsets, revocation.asked)
+                self.parts.membership.finish(revocation, confirmed)
 
     def confirmed(
-        self, event: m.TopicsAnswered, offsets: dict[Partition, CommitRequest]
+        self,
+        event: m.TopicsAnswered,
+        offsets: dict[Partition, CommitRequest],
+        asked: Mapping[Partition, Checkpoint],
     ) -> dict[Partition, CommitRequest]:
         """Those whose topic is still the one they belong to."""
         for topic in {partition.topic for partition in offsets}:
@@ -272,24 +279,26 @@ class Commits(Part):
             partition: request
             for partition, request in offsets.items()
             if (cursor := self.context.cursors.get(partition)) is not None
-            and self.same_topic(cursor, event.topics.get(partition.topic), request.next)
+            and self.same_topic(cursor, event.topics.get(partition.topic), asked[partition])
         }
 
     def same_topic(
         self,
         cursor: Cursor,
         reading: Reading[TopicDescription] | None,
-        asked_at: Offset,
+        asked: Checkpoint,
         *,
         granted: bool = False,
     ) -> bool:
         """Whether the topic is still the one it was; another ID, or none, is a prompt to look.
 
-        `asked_at` is where the partition stood when that was asked: what was promoted up to there
-        is confirmed. What is promoted after, and never confirmed, a gap names in its evidence.
+        `asked` is what stood when that was asked: what was promoted up to there is confirmed. What
+        is promoted after, and never confirmed, a gap names in its evidence. Of a partition that
+        went over to another topic or lineage meanwhile, the answer says nothing: neither that the
+        old offset belongs to the new topic, nor that anything of the new one is confirmed.
         `granted`: the question before this one was denied.
         """
-        if cursor.checkpoint is None:
+        if cursor.checkpoint is None or not asked.same_log(cursor.checkpoint):
             return False
         pinned = cursor.checkpoint.identity.topic_id
         if pinned is None:
@@ -297,7 +306,13 @@ class Commits(Part):
         match reading:
             case Known(topic):
                 if topic.topic_id == pinned:
-                    cursor.confirmed_to = Offset(max(cursor.confirmed_to or 0, asked_at))
+                    before = cursor.confirmed
+                    if (
+                        before is None
+                        or not before.same_log(asked)
+                        or before.token.next < asked.token.next
+                    ):
+                        cursor.confirmed = asked
                     if granted and cursor.phase is Phase.WAITING:
                         self.context.look(cursor, Cue.RETRY)  # now, not seconds later
                     return True

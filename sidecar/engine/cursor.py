@@ -119,8 +119,9 @@ class Cursor:
     """The registry was written for this look."""
     committed: Offset | None = None
     committed_at: float | None = None
-    confirmed_to: Offset | None = None
-    """Promotions below this were confirmed to be of the pinned topic; None: none by this life."""
+    confirmed: Checkpoint | None = None
+    """The last one whose promotions were confirmed to be of the topic it pins; None: none by this
+    life."""
     gap: Gap | None = None
     decided: Gap | None = None
     """The gap that was resolved last, until a record or the end was read behind it."""

@@ -123,7 +123,10 @@ class Gaps(Part):
         records: the client reads a topic that was created again on in silence. None: unknown."""
         if judged.reason is not GapReason.TOPIC_RECREATED:
             return fields
-        return {**fields, "confirmed_to": cursor.confirmed_to}
+        confirmed = cursor.confirmed
+        if confirmed is None or not confirmed.same_log(judged.base):
+            return {**fields, "confirmed_to": None}
+        return {**fields, "confirmed_to": confirmed.token.next}
 
     def open_gap(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from sidecar.core.checkpoint import OwnerMark
+from sidecar.core.checkpoint import Checkpoint, OwnerMark
 from sidecar.core.evidence import Cue
 from sidecar.core.facts import (
     PartitionsAssigned,
@@ -42,6 +42,7 @@ class Revocation:
     deadline: float
     ask: m.Ask | None = None
     offsets: dict[Partition, CommitRequest] = field(default_factory=dict)
+    asked: Mapping[Partition, Checkpoint] = field(default_factory=dict)
 
 
 class Membership(Part):
@@ -106,6 +107,7 @@ class Membership(Part):
                     for c in cursors
                     if c.phase in _LIVE and c.committed != c.next and c.asked_replay is None
                 }
+                revocation.asked = self.parts.commits.standing(revocation.offsets)
                 named = self.parts.commits.pinned_topics(revocation.offsets)
                 if named:
                     revocation.ask = self.context.ask()

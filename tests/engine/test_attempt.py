@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from sidecar.core.evidence import Evidence, LogEnd
 from sidecar.core.faults import Component, Fault, FaultKind, Known
 from sidecar.core.gap import GapState
+from sidecar.core.policy import OnGap
 from sidecar.core.recovery import Phase
 from sidecar.core.types import (
     Condition,
@@ -177,6 +178,51 @@ def test_nothing_is_committed_in_a_topic_that_was_created_again() -> None:
     rig.run(1.0)
     assert rig.committed is None
     assert the_gap(rig)[0] is GapReason.TOPIC_RECREATED
+
+
+def test_what_was_asked_for_one_topic_is_not_committed_to_the_next() -> None:
+    """`incarnation_pinned`: store, commits and topic were lost while the question for its identity
+    was on its way. The answer names the topic the partition is read from by now; the offset is of
+    the one before."""
+    rig = resting(pages=1)
+    rig.withholding = (m.AskTopics,)
+    rig.consume(1)
+    rig.run(1.0)
+    asked = list(rig.withheld)
+    rig.store.flush()
+    rig.kafka.recreate_topic(TOPIC)
+    rig.produce(1)
+    rig.give(LeaderChanged((PARTITION,)))
+    rig.run(1.0)
+    assert (rig.stored.identity.topic_id, rig.stored.token.next) == ("id-orders-2", 0)
+    rig.commands.clear()
+    for question in asked:
+        rig.answer(question)
+    assert not [c for c in rig.commands if isinstance(c, m.Commit)]
+    rig.withholding = ()
+    for question in list(rig.withheld):
+        rig.answer(question)
+    rig.run(1.0)
+    assert (rig.committed, rig.witness.topic_id) == (0, "id-orders-2")
+
+
+def test_a_gap_names_only_what_was_confirmed_of_its_own_topic() -> None:
+    """A topic that was created again twice: what was confirmed of the first says nothing of what
+    was promoted of the second."""
+    rig = resting(on_gap={GapReason.TOPIC_RECREATED: OnGap.ACCEPT})
+    rig.kafka.recreate_topic(TOPIC)
+    rig.run(2.0)
+    assert rig.stored.identity.topic_id == "id-orders-2"
+    rig.withholding = (m.AskTopics,)
+    rig.produce(1)
+    rig.run(1.0)
+    rig.consume(1)
+    rig.kafka.recreate_topic(TOPIC)
+    rig.give(LeaderChanged((PARTITION,)))
+    answer = finished(rig.store.gaps(GROUP))
+    assert isinstance(answer, Known)
+    named = {gap.topic_id: gap.evidence["confirmed_to"] for gap in answer.value}
+    assert named == {"id-orders-1": 9, "id-orders-2": 0}
 
 
 def test_no_commit_is_ahead_of_what_the_store_acknowledged() -> None:
