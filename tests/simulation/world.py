@@ -697,6 +697,8 @@ class World:
             checkpoint, witness = self.store.standing(partition), self.witness(partition)
             if checkpoint is None and witness is None:
                 self.oracle.forgotten.add(log)
+        # Also of a topic that is gone: its commits went with it.
+        for partition in self.oracle.open:
             self.oracle.testified(partition, self.named_gaps(partition))
 
     def named_gaps(self, partition: Partition) -> set[GapId]:
