@@ -31,15 +31,12 @@ from sidecar.engine.parts import Part
 
 class Replays(Part):
     def asked(self, cursor: Cursor, request: Request, wanted: Interval | None = None) -> None:
-        """Begins, or goes on with, what a request asks for; waits while that cannot be."""
+        """Writes down what a request asks for, and so begins it; waits while that cannot be."""
         checkpoint, hand = cursor.checkpoint, cursor.hand
         if cursor.phase is not Phase.DELIVERING or checkpoint is None or hand is None:
             return
-        replaying = checkpoint.replaying
-        if replaying is not None:
-            if replaying.request == request.id and hand.page is None:
-                self._begin(cursor, checkpoint, replaying)
-            return
+        if checkpoint.replaying is not None:
+            return  # one at a time
         if wanted is None:
             first, end = position(request, "from"), position(request, "to")
         else:
@@ -59,6 +56,19 @@ class Replays(Part):
                 replay=None if wanted is not None else checkpoint.replay,
             ),
         )
+
+    def go_on(self, cursor: Cursor) -> None:
+        """Goes on with what the checkpoint says is being delivered again. A store that went back
+        may hold it without its request, and until it is done nothing else is delivered; but while
+        it is not known whether the request pends, its answer could not be written."""
+        checkpoint, hand = cursor.checkpoint, cursor.hand
+        if cursor.phase is not Phase.DELIVERING or checkpoint is None or hand is None:
+            return
+        replaying = checkpoint.replaying
+        if replaying is None or hand.page is not None:
+            return
+        if cursor.heard is not None or any(one.id == replaying.request for one in cursor.pending):
+            self._begin(cursor, checkpoint, replaying)
 
     def _refusal(self, cursor: Cursor, first: Offset | None, end: Offset | None) -> str | None:
         next_, floor = cursor.next, cursor.log_start
@@ -89,6 +99,10 @@ class Replays(Part):
                 replaying,
                 lambda request: request.refused(refusal, at=self.context.now.wall),
             )
+            return
+        if replaying.position >= replaying.end:
+            # All of it is delivered or gone.
+            self._finish(cursor, checkpoint, replaying)
             return
         floor = cursor.log_start
         if floor is not None and floor > replaying.position:

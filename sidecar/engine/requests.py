@@ -94,18 +94,24 @@ class Requests(Part):
             self.parts.membership.watch_now()
 
     def advance(self, cursor: Cursor) -> None:
-        """Executes the first that can be, if nothing else is under way."""
+        """Executes the first that can be, if nothing else is under way. A replay that has begun was
+        the first before."""
+        if self._free(cursor):
+            self.parts.replays.go_on(cursor)
         for request in cursor.pending:
-            if (
-                cursor.revoking
-                or self.context.draining
-                or cursor.install is not None
-                or cursor.resolving is not None
-                or cursor.answering is not None
-                or self.context.now.monotonic < cursor.execute_at
-            ):
+            if not self._free(cursor):
                 return
             self._take(cursor, request)
+
+    def _free(self, cursor: Cursor) -> bool:
+        return not (
+            cursor.revoking
+            or self.context.draining
+            or cursor.install is not None
+            or cursor.resolving is not None
+            or cursor.answering is not None
+            or self.context.now.monotonic < cursor.execute_at
+        )
 
     def _take(self, cursor: Cursor, request: Request) -> None:
         match request.kind:
@@ -156,8 +162,7 @@ class Requests(Part):
         checkpoint = cursor.checkpoint
         replaying = None if checkpoint is None else checkpoint.replaying
         if replaying is not None and replaying.request == request.id:
-            self.parts.replays.asked(cursor, request)
-            return
+            return  # it is under way
         if cursor.phase not in (*RESTING, Phase.WAITING):
             return  # it is being looked at: the answer is held against what that finds
         view = next((v for v in cursor.hold_views() if v.id == request.target), None)

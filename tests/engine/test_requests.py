@@ -558,6 +558,50 @@ def test_a_replay_goes_on_where_it_was_after_its_owner_died() -> None:
     stand.until(lambda: stand.view(life).caught_up)
 
 
+def test_a_replay_goes_on_without_its_request_where_the_store_went_back() -> None:
+    """The owner had heard of it, and wrote it down over the older copy, which does not know the
+    request. Nothing else is delivered before it is done, so the next owner goes on with it."""
+    stand = Stand(records=8)
+    life = stand.start()
+    stand.apply(life, 4)
+    page = stand.take(life)
+    assert page is not None
+    before = stand.store.snapshot()
+    ask_again(stand, 0, 2)
+    stand.run(1.0)
+    stand.store.restore(before)
+    stand.report(life, page)
+    stand.run(0.1)
+    shown = stand.view(life).detail
+    assert shown == "delivering [0, 2) again for on-call: at 0"
+    assert finish(stand.store.requests(GROUP, [P0]))[P0].value == []
+    stand.kill(life)
+    life = stand.start()
+    assert replayed(stand, life) == [0, 1]
+    stand.produce(1)
+    stand.apply(life, 1)
+    stand.until(lambda: stand.view(life).caught_up)
+    assert stand.view(life).conditions == ()
+
+
+def test_a_replay_whose_rest_is_gone_is_done_and_says_so() -> None:
+    """The log start may lie beyond its end by the time it goes on."""
+    stand = Stand(records=12)
+    life = stand.start()
+    stand.apply(life, 12)
+    name = ask_again(stand, 0, 6)
+    stand.run(1.0)
+    page = stand.take(life)
+    assert page is not None
+    stand.report(life, page)
+    stand.kill(life)
+    stand.kafka.delete_records(TOPIC, 0, 8)
+    life = stand.start()
+    assert replayed(stand, life) == []
+    assert stand.asked(name).detail == "[0, 6) was delivered again; 2 offsets of it were gone"
+    stand.until(lambda: stand.view(life).caught_up)
+
+
 def test_a_page_that_is_out_is_finished_before_a_replay_begins() -> None:
     stand = Stand(records=12)
     life = stand.start()

@@ -891,17 +891,16 @@ MUTANTS: tuple[Mutant, ...] = (
         "a request is executed while the write of another is on its way",
         (SAID.ANSWERED_ONCE,),
         REQUESTS_PY,
-        "                or cursor.install is not None\n"
-        "                or cursor.resolving is not None\n",
-        "                or cursor.resolving is not None\n",
+        "            or cursor.install is not None\n            or cursor.resolving is not None\n",
+        "            or cursor.resolving is not None\n",
         (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(
         "one that has lost the partition goes on to answer what was asked",
         (SAID.ANSWERED_ONCE, INV.ZOMBIE_WRITES_NOTHING),
         REQUESTS_PY,
-        "                cursor.revoking\n                or self.context.draining\n",
-        "                self.context.draining\n",
+        "            cursor.revoking\n            or self.context.draining\n",
+        "            self.context.draining\n",
         (*ASKED, ENGINE, SIMULATED),
     ),
     Mutant(

@@ -198,13 +198,18 @@ class Oracle:
                 if request.kind is RequestKind.SKIP:
                     self._skipped(log, before, install, request)
             return
-        self._replayed(log, before, install, done)
+        self._replayed(log, before, install, done, stood)
         for request in done:
             if request.kind is RequestKind.SKIP:
                 self._skipped(log, before, install, request)
 
     def _replayed(
-        self, log: Log, before: Checkpoint, install: Install, done: Sequence[Request]
+        self,
+        log: Log,
+        before: Checkpoint,
+        install: Install,
+        done: Sequence[Request],
+        stood: Mapping[RequestId, Request],
     ) -> None:
         """A replay moves nothing but itself, and by what it delivered."""
         after = install.checkpoint
@@ -217,6 +222,10 @@ class Oracle:
         if was is None or was == now:
             return
         if now is None and all(one.id != was.request for one in done):
+            asked = stood.get(was.request)
+            answered = any(one.id == was.request for one in install.requests)
+            if asked is not None and asked.pending and not answered:
+                raise Violation("request_once", f"{log}: {was} ended, and is still asked for")
             return  # it was refused, or the store knows no such request any more
         same = now is not None and now.request == was.request
         end = now.position if same and now is not None else was.end

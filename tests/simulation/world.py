@@ -74,6 +74,7 @@ POLICY = Policy(
     buffer_pages=2,
 )
 ECHOES_MAX = 8
+SETTLE_TURNS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,8 @@ class WatchedStore(FakeStore):
         partition = install.checkpoint.identity.partition
         before = self.standing(partition)
         gap = self.standing_gap(partition)
-        stood = self._asked(partition) if install.requests else {}
+        replayed = before is not None and before.replaying is not None
+        stood = self._asked(partition) if install.requests or replayed else {}
         result = super()._install(install)
         after = self.standing(partition)
         if after is not None and after is not before:
@@ -461,8 +463,12 @@ class World:
     def settle(self) -> None:
         """Brings every answer that can be had now, and what follows from it."""
         waiting: list[Task] = []
+        turns = 0
         try:
             while self.tasks:
+                turns += 1
+                if turns > SETTLE_TURNS_MAX:
+                    raise Violation("liveness", "one question follows the other without end")
                 if self.tasks[-1].until > self.now:
                     waiting.append(self.tasks.pop())
                 else:
