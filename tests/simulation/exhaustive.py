@@ -31,6 +31,7 @@ import contextlib
 import enum
 import hashlib
 import json
+import math
 import os
 import sys
 import time
@@ -156,7 +157,7 @@ class Scope(World):
         for number, life in enumerate(self.lives):
             if life.pages:
                 return "work", number
-        return None if _at_rest(self, looked_again=True) else ("pass", 0)
+        return None if _at_rest(self, began=-math.inf) else ("pass", 0)
 
     def _may(self, what: str) -> bool:
         return self.spent[what] < BUDGET[what]

@@ -19,7 +19,6 @@ from sidecar.core.recovery import Phase
 from sidecar.core.request import RequestKind
 from sidecar.core.types import GapReason, Outcome, Partition, PartitionState, Verdict
 from sidecar.core.views import AllApplied
-from sidecar.engine.context import WAIT_SECONDS_MAX
 from sidecar.engine.delivery import PARKED_MAX
 from sidecar.errors import InvariantBroken
 from tests.simulation.faults import (
@@ -253,9 +252,7 @@ def _peace(world: World) -> None:
             world.settle()
             if world.steps == before:
                 break
-        if all(_held(world, p) for p in paused) and _at_rest(
-            world, looked_again=world.now - began > WAIT_SECONDS_MAX
-        ):
+        if all(_held(world, p) for p in paused) and _at_rest(world, began):
             return
     raise Violation("liveness", _why_not(world))
 
@@ -284,8 +281,9 @@ _WAITS = {
 """What may pend where a partition stands still."""
 
 
-def _at_rest(world: World, *, looked_again: bool) -> bool:
-    """`looked_again`: whatever is held has been looked at since the faults ended."""
+def _at_rest(world: World, began: float) -> bool:
+    """Whatever is held has to have been looked at since the faults ended, at `began`: a look that
+    began before may be answered after, and tell of them."""
     owned: set[Partition] = set()
     for life in world.lives:
         if life.drain is not None:
@@ -294,6 +292,9 @@ def _at_rest(world: World, *, looked_again: bool) -> bool:
             owned.add(partition)
             if cursor.state in (PartitionState.GAP, PartitionState.HELD):
                 blocked = cursor.verdict is Verdict.BLOCKED_RECORD
+                looked_again = (
+                    cursor.phase is not Phase.LOOKING and cursor.looked_at > began + life.clock
+                )
                 pending = world.store.pending(partition) - _WAITS[cursor.phase]
                 if pending or not (cursor.phase is Phase.GAP or looked_again) or blocked:
                     return False
