@@ -295,6 +295,7 @@ class Delivery(Part):
             or cursor.install is not None
             or hand is None
             or checkpoint is None
+            or checkpoint.replaying is not None
         ):
             return
         page = hand.page

@@ -57,6 +57,11 @@ class Replays(Part):
             ),
         )
 
+    @staticmethod
+    def stands(cursor: Cursor) -> bool:
+        """Whether a replay was begun and is not done."""
+        return cursor.checkpoint is not None and cursor.checkpoint.replaying is not None
+
     def go_on(self, cursor: Cursor) -> None:
         """Goes on with what the checkpoint says is being delivered again. A store that went back
         may hold it without its request, and until it is done nothing else is delivered; but while
@@ -210,9 +215,12 @@ class Replays(Part):
 
 
 def replay_pends(cursor: Cursor) -> bool:
-    """Whether something is to be delivered again before anything new is."""
-    checkpoint = cursor.checkpoint
-    return (checkpoint is not None and checkpoint.replaying is not None) or any(
+    """Whether something is to be delivered again before anything new is. Also while that is being
+    written: in a store that went back meanwhile, no request may pend any more."""
+    checkpoint, install = cursor.checkpoint, cursor.install
+    stands = checkpoint is not None and checkpoint.replaying is not None
+    begins = install is not None and install.checkpoint.replaying is not None
+    return (stands or begins) or any(
         one.kind is RequestKind.REPLAY or one.arguments.get("answer") == "replay"
         for one in cursor.pending
     )

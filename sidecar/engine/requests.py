@@ -310,7 +310,7 @@ class Requests(Part):
                 self._pass_blocked(cursor, request)
             else:
                 self._not_the_head(cursor, request, cursor.blocked_at)
-        elif cursor.phase is Phase.REPLAYING:
+        elif cursor.phase is Phase.REPLAYING or self.parts.replays.stands(cursor):
             self.refuse(
                 cursor,
                 request,

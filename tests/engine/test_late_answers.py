@@ -15,6 +15,9 @@ from sidecar.engine import messages as m
 from sidecar.ports import Revoked
 from tests.engine.rig import GROUP, PARTITION, TOPIC, Rig, finished
 
+OF_ALL: dict[str, Any] = {"from": 0, "to": 3}
+"""Of what is applied at rest."""
+
 
 def resting() -> Rig:
     """Three records of nine applied, and committed."""
@@ -85,6 +88,60 @@ def test_an_answer_lets_nothing_pass_but_what_it_was_given_to() -> None:
     assert asked(rig, "answer").code == "hold-unknown"
     assert rig.cursor.phase is Phase.HELD
     assert rig.committed == 5
+
+
+def test_nothing_new_is_delivered_while_a_replay_is_being_written() -> None:
+    """Also where the store went back meanwhile and knows its request no more: what was begun is
+    delivered all the same, and then what is new."""
+    rig = resting()
+    before = rig.store.snapshot()
+    leave(rig, "replay", RequestKind.REPLAY, **OF_ALL)
+    rig.withholding = (m.PerformInstall,)
+    rig.run(1.0)
+    (writing,) = rig.withheld
+    rig.store.restore(before)
+    rig.run(2.0)
+    assert rig.no_page()
+    rig.withholding = ()
+    rig.answer(writing)
+    rig.run(2.0)
+    again = rig.page()
+    assert (list(again.offsets), again.redelivered_below) == ([0, 1, 2], 3)
+    rig.report(again)
+    rig.run(2.0)
+    assert rig.stored.replaying is None
+    assert rig.stored.token.next == 3
+    assert list(rig.page().offsets) == [3, 4, 5]
+
+
+def ticks(rig: Rig, count: int) -> None:
+    """Time passes, and nothing is fetched."""
+    for _ in range(count):
+        rig.now += 0.25
+        rig.give(m.Tick())
+
+
+def test_no_record_is_skipped_while_a_replay_stands() -> None:
+    """An older request waited for its record to come. Its owner died over the beginning of the
+    replay, and the next one has the record in hand."""
+    rig = resting()
+    rig.consume(2)
+    rig.run(2.0)
+    rig.produce(1)
+    ticks(rig, 8)
+    leave(rig, "skip", RequestKind.SKIP, offset=9)
+    leave(rig, "replay", RequestKind.REPLAY, **OF_ALL)
+    rig.withholding = (m.PerformInstall,)
+    ticks(rig, 8)
+    (writing,) = rig.withheld
+    finished(rig.store.install(writing.install))
+    assert rig.stored.replaying is not None
+    assert asked(rig, "skip").pending
+    after = rig.next_life("next")
+    after.run(2.0)
+    assert asked(after, "skip").code == "request-refused"
+    assert after.stored.token.next == 9
+    assert list(after.page().offsets) == [0, 1, 2]
 
 
 def test_a_resolution_decides_the_gap_it_names_and_no_other() -> None:
