@@ -186,13 +186,14 @@ async def _search(
     """Or why the log could not be read."""
     from sidecar.core.faults import Unreadable
     from sidecar.core.moving import TailSearch
+    from sidecar.core.types import UNREAD
 
     memory = await desk.store.memory(desk.group, partition, desk.policy.overlap_records)
     if isinstance(memory, Unreadable):
         return told(memory.fault)
     next_ = beginning.checkpoint.token.next
     receipts = [one for run in memory.value.receipts for one in run if one.offset < next_]
-    search = TailSearch([one.digest for one in receipts])
+    search = TailSearch([one.digest for one in receipts if one.digest != UNREAD])
 
     def take(offsets: Any, digests: Any) -> bool:
         search.take(offsets, digests)

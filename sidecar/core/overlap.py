@@ -9,6 +9,10 @@ record that does not appear was merely retained away. A record that does not app
 mismatch, unless the topic is or may be compacted, where it says nothing either way. A visible
 record where none is remembered is a mismatch on every topic: retention, compaction and aborts only
 ever take records away.
+
+A record that cannot be read, then or now, says nothing either way, and the read goes on behind it.
+Rejected: to remember nothing from before it. A log that was rewound below it would be read on in
+silence.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sidecar.core.types import Digest, Offset
+from sidecar.core.types import UNREAD, Digest, Offset
 
 START = Offset(0)
 
@@ -56,6 +60,8 @@ class Overlap:
     complete_from: Offset
     seen: dict[Offset, Digest] = field(default_factory=dict)
     unexpected: list[Offset] = field(default_factory=list)
+    unread: set[Offset] = field(default_factory=set)
+    """Offsets whose records cannot be read now."""
 
     def take(self, offsets: Sequence[int], digests: Sequence[int]) -> int:
         """Keeps what lies below `until`; returns how many leading records that were."""
@@ -70,6 +76,18 @@ class Overlap:
                 self.unexpected.append(Offset(offset))
         return below
 
+    def behind_unread(self, at: Offset, began: Offset) -> Offset | None:
+        """Where to read on, when a read that began at `began` came upon a record that cannot be
+        read; None: it is one that can be compared, and somebody has to say that it need not be.
+
+        Of a batch that is broken only its first offset is named, in each read into it anew."""
+        blocked = Offset(max(at, began))
+        same_batch = at < began and began - 1 in self.unread
+        if not same_batch and self.expected.get(blocked, UNREAD) != UNREAD:
+            return None
+        self.unread.add(blocked)
+        return Offset(blocked + 1)
+
     def conclude(self, *, floor: Offset, compacted: bool | None) -> OverlapResult:
         """`compacted` None: it could not be read, so it may be."""
         matched = mismatched = inconclusive = 0
@@ -80,9 +98,11 @@ class Overlap:
             if offset < floor or offset < self.anchor or offset >= self.until:
                 continue
             seen = self.seen.get(offset)
-            if offset not in unexpected and seen is None and compacted is not False:
+            known = self.expected.get(offset)
+            silent = seen is None and (compacted is not False or offset in self.unread)
+            if known == UNREAD or (known is not None and silent):
                 inconclusive += 1
-            elif offset not in unexpected and seen == self.expected[offset]:
+            elif known is not None and seen == known:
                 matched += 1
                 if first_differing is None:
                     last_matching = offset

@@ -117,6 +117,11 @@ class Outcome(StrEnum):
         return self is not Outcome.RETRY
 
 
+UNREAD = Digest(0)
+"""In place of the digest of a record that could not be read: there is nothing to compare, and what
+is remembered around it still can be. A record whose own digest is this one is not compared."""
+
+
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """What is remembered of a record with a terminal outcome. The payload is not."""

@@ -184,6 +184,8 @@ class Cursor:
     overlap: Overlap | None = None
     widened: bool = False
     tail: deque[tuple[Offset, Digest]] = field(default_factory=deque)
+    receipts: tuple[Receipt, ...] = ()
+    """As the store held them when this attempt read them."""
     ahead: dict[Offset, Receipt] = field(default_factory=dict)
     """Receipts beyond the applied position, as the store holds them."""
     overtaken: list[Offset] = field(default_factory=list)

@@ -278,7 +278,8 @@ class Recovery(Part):
         memory, checkpoint, go = event.answer.value, cursor.checkpoint, cursor.go
         assert checkpoint is not None
         assert go is not None
-        remembered = {receipt.offset: receipt.digest for run in memory.receipts for receipt in run}
+        cursor.receipts = tuple(receipt for run in memory.receipts for receipt in run)
+        remembered = {receipt.offset: receipt.digest for receipt in cursor.receipts}
         remembered.update(go.remembered)
         next_ = checkpoint.token.next
         cursor.ahead = {r.offset: r for r in memory.ahead if r.offset >= next_}
@@ -535,16 +536,32 @@ class Recovery(Part):
         cursor.look_when_drained = None
         cursor.blocked = (at, why)
         if cursor.phase is Phase.VERIFYING:
-            assert cursor.overlap is not None
-            if (cursor.next or 0) <= at < cursor.overlap.until:
-                # It was in hand and is not applied, nor is what was in hand before it: that is read
-                # anew, and held only where all before is done.
-                self.context.lost(cursor, Cue.CURSOR_ERROR, why)
-            elif at < cursor.overlap.until:
-                self.hold_blocked(cursor, at, why, applied=True)
-            else:  # all of the overlap that can be read was read
-                self.conclude(cursor)
+            self.blocked_in_overlap(cursor, at, why)
         self.look_if_drained(cursor)
+
+    def blocked_in_overlap(self, cursor: Cursor, named: Offset, why: str) -> None:
+        read, hand = cursor.overlap, cursor.hand
+        assert read is not None
+        assert hand is not None
+        at = Offset(max(named, hand.began))
+        if at >= read.until:  # all of the overlap that can be read was read
+            self.conclude(cursor)
+            return
+        if at >= (cursor.next or 0):
+            # It was in hand and is not applied, nor is what was in hand before it: that is read
+            # anew, and held only where all before is done.
+            self.context.lost(cursor, Cue.CURSOR_ERROR, why)
+            return
+        behind = read.behind_unread(named, hand.began)
+        if behind is not None:
+            self.fetch(cursor, behind)
+            if behind >= read.until:
+                self.conclude(cursor)
+        elif cursor.live:
+            # Held only by an attempt that just read what the store remembers: an answer changes it.
+            self.context.lost(cursor, Cue.CURSOR_ERROR, why)
+        else:
+            self.hold_blocked(cursor, at, why, applied=True)
 
     def hold_blocked(self, cursor: Cursor, at: Offset, why: str, *, applied: bool) -> None:
         """Tried again ever less often: a setting or the log's start may let it pass one day.

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from sidecar.core import verdict
-from sidecar.core.checkpoint import Checkpoint, Paused
+from sidecar.core.checkpoint import Checkpoint, Paused, ReceiptRun
 from sidecar.core.evidence import Cue
 from sidecar.core.facts import FaultMet, RequestSettled
 from sidecar.core.faults import Answer, FaultKind, Known, Unreadable
@@ -26,12 +26,14 @@ from sidecar.core.policy import Start
 from sidecar.core.recovery import Phase
 from sidecar.core.request import Request, RequestKind, position, resolving
 from sidecar.core.types import (
+    UNREAD,
     Condition,
     GapId,
     GapReason,
     Interval,
     IsolationLevel,
     Offset,
+    Outcome,
     OwnerId,
     Partition,
     Token,
@@ -369,14 +371,16 @@ class Requests(Part):
 
     def _pass_blocked(self, cursor: Cursor, request: Request) -> None:
         """The ground that cannot be read is covered by a person's decision, and kept as a gap. What
-        is remembered ends there: an overlap cannot be read across it."""
+        is remembered around it is kept: it shows whether the log is still the one it was."""
         checkpoint, at = cursor.checkpoint, cursor.blocked_at
         assert checkpoint is not None
         assert at is not None
         next_ = checkpoint.token.next
         if at < next_:
-            detail = f"the record at {at} was applied and cannot be compared any more: forgotten"
-            self.write(cursor, checkpoint.succeed(), request.done(detail, at=self._wall), ends=True)
+            detail = f"the record at {at} was applied and is not compared any more"
+            done = request.done(detail, at=self._wall)
+            unread = (self._uncompared(cursor, at),)
+            self.write(cursor, checkpoint.succeed(), done, receipts=unread, ends=True)
             return
         behind = Offset(at + 1)
         moved = checkpoint.succeed(
@@ -402,7 +406,20 @@ class Requests(Part):
         passed = resolve(gap, decision, end=behind, evidence=gap.evidence)
         assert passed is not None
         done = request.done(f"reading goes on at {behind}", at=self._wall)
-        self.write(cursor, moved, done, gaps=(passed,), ends=True)
+        unread = (ReceiptRun((at,), (UNREAD,), Outcome.DROPPED),)
+        self.write(cursor, moved, done, gaps=(passed,), receipts=unread)
+
+    @staticmethod
+    def _uncompared(cursor: Cursor, at: Offset) -> ReceiptRun:
+        """The receipts of the overlap, in place of all: without the digest of the one at `at`. What
+        only a witness remembers of had an outcome, and which one it does not say."""
+        outcomes = {receipt.offset: receipt.outcome for receipt in cursor.receipts}
+        offsets = [offset for offset, _ in cursor.tail]
+        return ReceiptRun(
+            offsets,
+            [UNREAD if offset == at else digest for offset, digest in cursor.tail],
+            [outcomes.get(offset, Outcome.APPLIED) for offset in offsets],
+        )
 
     # Settling
 
@@ -416,9 +433,11 @@ class Requests(Part):
         checkpoint: Checkpoint,
         *done: Request,
         gaps: tuple[Gap, ...] = (),
+        receipts: tuple[ReceiptRun, ...] = (),
         ends: bool = False,
     ) -> None:
-        """A change that a person asked for, with the answer. `ends`: what is remembered does."""
+        """A change that a person asked for, with the answer. `ends`: what is remembered does, but
+        for `receipts`."""
         assert cursor.checkpoint is not None
         cursor.owner = cursor.owner or OwnerId(self.context.new_name("owner"))
         self.parts.writes.install(
@@ -426,6 +445,7 @@ class Requests(Part):
             m.Purpose.NOTE,
             cursor.checkpoint.expected,
             replace(checkpoint, owner=cursor.owner),
+            receipts=receipts,
             gaps=gaps,
             history_ends=ends,
             requests=done,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sidecar.core.overlap import Overlap, begin
-from sidecar.core.types import Digest, Offset
+from sidecar.core.types import UNREAD, Digest, Offset
 
 
 def remembered(*offsets: int) -> list[tuple[Offset, Digest]]:
@@ -97,3 +97,38 @@ def test_below_where_memory_is_complete_an_unknown_record_says_nothing() -> None
     )
     read(overlap, 3, 4, 5, 8, 9)
     assert not overlap.conclude(floor=Offset(0), compacted=False).diverged
+
+
+def test_a_record_that_could_not_be_read_says_nothing_and_those_around_it_do() -> None:
+    passed = [*remembered(4, 5), (Offset(6), UNREAD), *remembered(7, 8)]
+    for seen in ((4, 5, 7, 8), (4, 5, 6, 7, 8)):
+        overlap = begin(passed, position=Offset(9), floor=Offset(0), records=64)
+        read(overlap, *seen)
+        result = overlap.conclude(floor=Offset(0), compacted=False)
+        assert (result.matched, result.mismatched, result.inconclusive) == (4, 0, 1)
+        overlap = begin(passed, position=Offset(9), floor=Offset(0), records=64)
+        read(overlap, *seen, changed=(7,))
+        result = overlap.conclude(floor=Offset(0), compacted=False)
+        assert (result.last_matching, result.first_differing) == (5, 7)
+
+
+def test_reading_goes_on_behind_what_cannot_be_read_unless_it_could_be_compared() -> None:
+    passed = [*remembered(4), (Offset(6), UNREAD), *remembered(7, 8, 9)]
+    overlap = begin(passed, position=Offset(10), floor=Offset(0), records=64)
+    assert overlap.behind_unread(Offset(8), Offset(4)) is None
+    assert overlap.behind_unread(Offset(5), Offset(4)) == 6
+    assert overlap.behind_unread(Offset(6), Offset(6)) == 7
+
+
+def test_the_rest_of_a_batch_that_was_passed_is_passed_with_it() -> None:
+    """Its first offset is named again, in each read that begins within it."""
+    passed = [*remembered(4), (Offset(6), UNREAD), *remembered(7, 8, 9)]
+    overlap = begin(passed, position=Offset(10), floor=Offset(0), records=64)
+    assert overlap.behind_unread(Offset(6), Offset(4)) == 7
+    assert overlap.behind_unread(Offset(6), Offset(7)) == 8
+    assert overlap.behind_unread(Offset(6), Offset(8)) == 9
+    read(overlap, 4, 9)
+    result = overlap.conclude(floor=Offset(0), compacted=False)
+    assert (result.matched, result.mismatched, result.inconclusive) == (2, 0, 3)
+    apart = begin(passed, position=Offset(10), floor=Offset(0), records=64)
+    assert apart.behind_unread(Offset(6), Offset(8)) is None

@@ -455,6 +455,50 @@ def test_a_record_that_cannot_be_read_is_passed_as_an_accepted_gap(by_answer: bo
     assert stand.view(life).next == 9
 
 
+@pytest.mark.parametrize("applied", [False, True], ids=["next", "in the overlap"])
+def test_a_log_that_is_rewound_under_a_record_that_was_passed_is_found_out(applied: bool) -> None:
+    """A record that cannot be read takes nothing along of what is remembered around it."""
+    stand = Stand(records=9)
+    life = stand.start()
+    stand.kafka.poison(TOPIC, 0, 4)
+    stand.apply(life, 4)
+    if applied:
+        stand.kafka.log(TOPIC, 0).poisoned.clear()
+        stand.run(61.0)
+        stand.apply(life, 4)
+        stand.kill(life)
+        stand.kafka.poison(TOPIC, 0, 4)
+        life = stand.start()
+    stand.until(lambda: stand.view(life).verdict is Verdict.BLOCKED_RECORD)
+    name = stand.ask(RequestKind.SKIP, offset=4)
+    stand.until(lambda: stand.view(life).state == "delivering")
+    assert stand.asked(name).state is RequestState.DONE
+    stand.kill(life)
+    stand.kafka.rewind(TOPIC, 0, 2)
+    for at in range(12):
+        stand.kafka.produce(TOPIC, 0, b"other %d" % at)
+    life = stand.start()
+    stand.until(lambda: stand.view(life).state == "gap")
+    assert stand.view(life).verdict is Verdict.LOG_DIVERGED
+    assert stand.gap().evidence["last_matching"] == 1
+    assert stand.gap().evidence["first_differing"] == 2
+
+
+def test_what_was_passed_and_can_be_read_again_one_day_is_no_difference() -> None:
+    stand = Stand(records=9)
+    life = stand.start()
+    stand.kafka.poison(TOPIC, 0, 4)
+    stand.apply(life, 4)
+    stand.ask(RequestKind.SKIP, offset=4)
+    stand.until(lambda: stand.view(life).next == 5)
+    stand.apply(life, 4)
+    stand.kill(life)
+    stand.kafka.log(TOPIC, 0).poisoned.clear()
+    life = stand.start()
+    stand.until(lambda: stand.view(life).state == "delivering")
+    assert stand.view(life).next == 9
+
+
 def test_a_report_that_is_recorded_is_not_lost_with_what_comes_behind_it() -> None:
     """It waits for its commit while the partition is held: told what stands, not `page-lost`."""
     stand = Stand(records=9)
