@@ -56,10 +56,11 @@ class LostReply:
     def happened(self) -> bool:
         return self._lost.is_set()
 
-    def wait(self, timeout_seconds: float = 15.0) -> None:
-        """Wait until the server has answered and the answer was thrown away."""
+    def wait(self, timeout_seconds: float = 15.0, what: str = "") -> None:
+        """Wait until the server has answered and the answer was thrown away. `what`: its name."""
         if not self._lost.wait(timeout_seconds):
-            raise TimeoutError(f"no reply was lost within {timeout_seconds:g} s")
+            named = f"reply to {what}" if what else "reply"
+            raise TimeoutError(f"no {named} was lost within {timeout_seconds:g} s")
 
     def happen(self) -> None:
         self._lost.set()

@@ -183,13 +183,13 @@ def test_replies_of_the_broker_are_lost_after_it_has_executed(
     )
     for api in live:
         flow.goes_on(20)
-        to_kafka.lose_reply(api.requested_by).wait(60)
+        to_kafka.lose_reply(api.requested_by).wait(60, api.name)
     for api in (KafkaApi.JOIN_GROUP, KafkaApi.OFFSET_FETCH, KafkaApi.FIND_COORDINATOR):
         flow.goes_on(20)
         lost = to_kafka.lose_reply(api.requested_by)
         flow.sidecar.kill()
         flow.sidecar.start()
-        lost.wait(60)
+        lost.wait(60, api.name)
     flow.goes_on()
     flow.ends_well(row)
 
