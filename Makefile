@@ -80,7 +80,7 @@ exhaustive: fresh $(VENV) ## Walk every order of a small world (MINUTES=10)
 	@$(BIN)/python -m tests.simulation.exhaustive --minutes $(MINUTES) --summary build/exhaustive.json $(or_say_failed)
 
 faults: fresh $(VENV) $(KAFKA) ## Inflict every fault of the matrix on real Kafka and Redis (ROWS='retention*': some of them)
-	@$(BIN)/pytest -n 2 --dist worksteal -q -r fE --timeout 180 --faults build/faults.json --rows '$(ROWS)' $(PYTEST_ARGS) $(or_say_failed)
+	@$(BIN)/pytest -n 3 --dist worksteal -q -r fE --timeout 180 --faults build/faults.json --rows '$(ROWS)' $(PYTEST_ARGS) $(or_say_failed)
 
 mutants: fresh $(VENV) $(KAFKA) ## Put deliberate faults into copies of the code: the tests must notice each (MUTANTS=pattern: some)
 	@$(BIN)/python -m tests.mutants --summary build/mutants.json '$(MUTANTS)' $(or_say_failed)
