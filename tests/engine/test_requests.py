@@ -675,6 +675,21 @@ def test_what_the_log_no_longer_holds_of_an_interval_is_said() -> None:
     assert "the log begins at 3" in stand.asked(gone).detail
 
 
+def test_a_replay_ends_when_the_log_start_passes_all_that_is_left_of_it() -> None:
+    stand = Stand(records=12)
+    life = stand.start()
+    stand.apply(life, 8)
+    name = ask_again(stand, 1, 4)
+    stand.run(1.0)
+    stand.kafka.delete_records(TOPIC, 0, 6)
+    stand.kafka.elect(TOPIC, 0)
+    stand.until(lambda: not stand.asked(name).pending, 3.0)
+    assert stand.asked(name).detail == "[1, 4) was delivered again; 3 offsets of it were gone"
+    page = stand.take(life)
+    assert page is not None
+    assert page.first == 8
+
+
 @pytest.mark.parametrize(("first", "end"), [(4, 4), (6, 2), (0, 9), (-1, 3), (None, 3)])
 def test_only_what_was_applied_is_delivered_again(first: int | None, end: int) -> None:
     stand = Stand(records=12)
