@@ -646,6 +646,25 @@ def test_a_replay_whose_rest_is_gone_is_done_and_says_so() -> None:
     stand.until(lambda: stand.view(life).caught_up)
 
 
+def test_a_replay_does_not_end_before_it_is_known_whether_its_request_pends() -> None:
+    """After a store went back, requests are read anew before any is executed; a replay that ended
+    meanwhile would leave its request to be executed a second time."""
+    stand = Stand(records=12)
+    life = stand.start()
+    stand.apply(life, 12)
+    stand.ask(RequestKind.CONTINUE)
+    name = ask_again(stand, 0, 6)
+    stand.run(1.0)
+    before = stand.store.snapshot()
+    page = stand.take(life)
+    assert page is not None
+    stand.report(life, page)
+    stand.kafka.delete_records(TOPIC, 0, 8)
+    stand.store.restore(before)
+    stand.until(lambda: not stand.asked(name).pending)
+    assert stand.asked(name).detail == "[0, 6) was delivered again; 6 offsets of it were gone"
+
+
 def test_a_page_that_is_out_is_finished_before_a_replay_begins() -> None:
     stand = Stand(records=12)
     life = stand.start()
