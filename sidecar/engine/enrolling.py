@@ -49,7 +49,7 @@ class Enrolling(Part):
             case enrolment.StartRefused():
                 self._asked = None
                 for cursor in self.enrolling_cursors():
-                    self.context.hold(cursor, verdict.start_refused(), WAIT_SECONDS_MAX)
+                    self.parts.recovery.held(cursor, verdict.start_refused(), forgotten=True)
             case enrolment.Create() | enrolment.Register():
                 self.context.do(m.WriteRegistry(self._asked, plan))
             case _:

@@ -189,15 +189,19 @@ class Recovery(Part):
         )
 
     def hold(self, cursor: Cursor, judged: verdict.Hold, evidence: Evidence) -> None:
-        self.context.fence(cursor, judged.detail)
-        self.context.stop_fetching(cursor)
-        cursor.live = False
-        if isinstance(evidence.stored, Absent) and cursor.install is None:
-            # What we knew is not there any more: an answer to a request must not compare with it.
-            cursor.checkpoint = None
         self.context.state_verdict(
             cursor, judged.verdict, judged.detail, verdict.describe(evidence)
         )
+        self.held(cursor, judged, forgotten=isinstance(evidence.stored, Absent))
+
+    def held(self, cursor: Cursor, judged: verdict.Hold, *, forgotten: bool) -> None:
+        """`forgotten`: the store has no checkpoint of it."""
+        self.context.fence(cursor, judged.detail)
+        self.context.stop_fetching(cursor)
+        cursor.live = False
+        if forgotten and cursor.install is None:
+            # What we knew is not there any more: an answer to a request must not compare with it.
+            cursor.checkpoint = None
         self.context.hold(cursor, judged, WAIT_SECONDS_MAX)
 
     def go(self, cursor: Cursor, judged: verdict.Go, evidence: Evidence) -> None:

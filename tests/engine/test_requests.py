@@ -426,6 +426,21 @@ def test_what_is_not_there_cannot_be_skipped() -> None:
     assert "the log ends at 4" in stand.asked(name).detail
 
 
+def test_what_is_asked_of_a_partition_that_everybody_forgot_is_answered_once() -> None:
+    """Its owner still knew a checkpoint that stands nowhere any more, and compared with that."""
+    stand = Stand(records=8)
+    stand.kafka.reset_offset(GROUP, P0, 2)
+    life = stand.start(start=Start.REFUSE)
+    stand.apply(life, 4)
+    stand.kafka.recreate_topic(TOPIC)
+    stand.store.flush()
+    stand.kafka.elect(TOPIC, 0)
+    stand.until(lambda: stand.view(life).verdict is Verdict.START_REFUSED)
+    name = stand.ask(RequestKind.RESOLVE, "no gap", resolution="accepted")
+    stand.until(lambda: not stand.asked(name).pending, 5.0)
+    assert stand.asked(name).code == "gap-changed"
+
+
 @pytest.mark.parametrize("by_answer", [True, False], ids=["answered", "skipped"])
 def test_a_record_that_cannot_be_read_is_passed_as_an_accepted_gap(by_answer: bool) -> None:
     """By answering what it was held for or by naming its offset; never in silence. The next owner
