@@ -33,7 +33,7 @@ takes part.
 itself wrote down; both must be 0. *s to verdict*: from the moment the fault and a running sidecar
 met to the moment its verdict could be read. *s to first delivery*: from the moment the cause was
 gone, or was decided, to the first record that had not been delivered before. A dash: the row has
-no such moment. The figures were taken with two rows at a time on one machine, so they are upper
+no such moment. The figures were taken with three rows at a time on one machine, so they are upper
 bounds. *field cases*: the numbers in [field-cases.md](field-cases.md), reports that the row is the
 test of.
 """
