@@ -2,8 +2,9 @@
 
 With a live owner the command leaves a request and waits, bounded, for its answer. Without one there
 is nobody to wait for. A request then stands until the next owner claims the partition; a gap's
-resolution needs no owner at all: the command asks the same evidence, plans by the same function and
-installs by the same comparison as an owner does, and the next owner commits.
+resolution needs no owner: the command asks the same evidence, plans by the same function and
+installs by the same comparison as an owner does, and the next owner commits. Only where the log has
+to be read first is it left to the next owner.
 
 Nothing is changed without `--execute`; what would be is shown as prior → new.
 """
@@ -135,7 +136,8 @@ async def _replaying(desk: Standalone, request: Request) -> bool:
 
 
 async def resolve(desk: Standalone, gap: Gap, wanted: ResolveRequest, *, execute: bool) -> Gap:
-    """Decides a gap: by its owner if there is one, else here. A refusal ends the command."""
+    """Decides a gap: by its owner if there is one or has to be, else here. A refusal ends the
+    command."""
     from sidecar.core import resolution
     from sidecar.core.faults import Known
     from sidecar.core.request import RequestKind, resolve_arguments
@@ -147,7 +149,8 @@ async def resolve(desk: Standalone, gap: Gap, wanted: ResolveRequest, *, execute
         refused(planned)
     if not execute:
         return planned.gap
-    if known(await desk.group_members()).owner_of(gap.partition) is not None:
+    owned = known(await desk.group_members()).owner_of(gap.partition) is not None
+    if owned or planned.unverified:
         settled = await ask(
             desk,
             gap.partition,
@@ -159,6 +162,8 @@ async def resolve(desk: Standalone, gap: Gap, wanted: ResolveRequest, *, execute
         )
         if settled.refusal is not None:
             refused(settled.refusal)
+        if settled.pending:
+            click.echo(told_of(settled), err=True)
         kept = {one.id: one for one in known(await desk.gaps())}
         return kept.get(gap.id, planned.gap)
     assert isinstance(evidence.stored, Known)  # the plan rests on it

@@ -76,14 +76,15 @@ class Overlap:
                 self.unexpected.append(Offset(offset))
         return below
 
-    def behind_unread(self, at: Offset, began: Offset) -> Offset | None:
+    def behind_unread(self, at: Offset, began: Offset, *, anyway: bool = False) -> Offset | None:
         """Where to read on, when a read that began at `began` came upon a record that cannot be
         read; None: it is one that can be compared, and somebody has to say that it need not be.
 
+        `anyway`: it is the last time that it could be compared.
         Of a batch that is broken only its first offset is named, in each read into it anew."""
         blocked = Offset(max(at, began))
         same_batch = at < began and began - 1 in self.unread
-        if not same_batch and self.expected.get(blocked, UNREAD) != UNREAD:
+        if not (same_batch or anyway) and self.expected.get(blocked, UNREAD) != UNREAD:
             return None
         self.unread.add(blocked)
         return Offset(blocked + 1)

@@ -50,6 +50,9 @@ class Step(StrEnum):
     OPEN = "open"
     STAND = "stand"
     """A gap that was opened before still stands."""
+    CHECK = "check"
+    """What lies below a gap is verified before the position jumps over it. It needs no claim: since
+    the gap was opened, no earlier owner can write, and no later one moves or remembers anything."""
     CLAIMED = "claimed"
     LOST = "lost"
     """A comparison was lost, or a write could not be made: look again."""
@@ -72,6 +75,7 @@ TRANSITIONS: Mapping[tuple[Phase, Step], Phase] = MappingProxyType(
         (Phase.LOOKING, Step.HOLD): Phase.HELD,
         (Phase.LOOKING, Step.OPEN): Phase.OPENING,
         (Phase.LOOKING, Step.STAND): Phase.GAP,
+        (Phase.LOOKING, Step.CHECK): Phase.REMEMBERING,
         (Phase.ENROLLING, Step.LOOK): Phase.LOOKING,
         (Phase.ENROLLING, Step.WAIT): Phase.WAITING,
         (Phase.ENROLLING, Step.HOLD): Phase.HELD,

@@ -5,7 +5,8 @@ the gap was opened: the floor may have moved, the topic may be another by now. W
 on must lie in what can be read; a point that the evidence does not give has to come from a person.
 
     retention_loss, coverage_unknown   accepted: the log start, now
-    external_reset                     accepted: the foreign offset; ignored: where we stood
+    external_reset                     accepted: the foreign offset; ignored: where we stood;
+                                       what lies below a jump is verified first
     log_truncated, log_diverged,       accepted: behind the last record that still matches,
       cursor_ahead                       or where a person says; a new lineage
     topic_recreated                    accepted: the new topic's log start; a new incarnation
@@ -37,11 +38,15 @@ class Settled:
     The gap still holds when only its first part was backfilled. `history_ends`: what was
     remembered is of a lineage or an incarnation that is over, or ends before a jump, and is
     dropped: an overlap counts on remembering every visible record from its anchor on.
+
+    `unverified`: it is dropped by a jump although it could still be compared. Whoever moves the
+    position compares it first: nobody can afterwards.
     """
 
     gap: Gap
     checkpoint: Checkpoint
     history_ends: bool
+    unverified: bool = False
 
 
 Plan: TypeAlias = Settled | Refusal
@@ -261,7 +266,12 @@ def _settle(case: _Case, at: Offset) -> Plan:
         moved = at != case.checkpoint.token.next
         token = Token(at, None) if moved else case.checkpoint.token
         checkpoint = replace(case.checkpoint, token=token)
-    return Settled(settled, replace(checkpoint, gap=None, resolved=gap.id), history_ends)
+    return Settled(
+        settled,
+        replace(checkpoint, gap=None, resolved=gap.id),
+        history_ends,
+        unverified=history_ends and not goes_back and case.floor <= case.checkpoint.token.next,
+    )
 
 
 def _end(case: _Case, at: Offset) -> Offset | None:

@@ -73,10 +73,12 @@ class Waiter:
 
 @dataclass(frozen=True, slots=True)
 class Resolving:
-    """A gap's resolution under way. `request` is None where a setting decides."""
+    """A gap's resolution under way. `request` is None where a setting decides. `verified`: what
+    lies below the gap is what was applied there."""
 
     wanted: ResolveRequest
     request: Request | None = None
+    verified: bool = False
 
 
 @dataclass(slots=True)

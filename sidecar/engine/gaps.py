@@ -9,7 +9,7 @@ from sidecar.core.checkpoint import (
     Checkpoint,
     Expected,
 )
-from sidecar.core.evidence import Cue, Evidence
+from sidecar.core.evidence import Cue, Evidence, Stored
 from sidecar.core.facts import (
     GapChanged,
 )
@@ -143,6 +143,7 @@ class Gaps(Part):
         self.context.fence(cursor, detail)
         self.context.stop_fetching(cursor)
         cursor.live = False
+        cursor.resolving = None  # it was of a lesser one, which this one supersedes
         cursor.owner = OwnerId(self.context.new_name("owner"))
         gap_id = known_as or GapId(self.context.new_name("gap"))
         asked, cursor.asked_replay = cursor.asked_replay, None
@@ -242,6 +243,9 @@ class Gaps(Part):
                 cursor.look_at = self.context.now.monotonic + WAIT_SECONDS_MIN
                 self.context.move(cursor, Step.WAIT, reason=Verdict.UNAVAILABLE)
             return
+        if planned.unverified and (cursor.shaken or not cursor.resolving.verified):
+            self._verify_below(cursor, stored.value, evidence)
+            return
         self.context.move(cursor, Step.STAND)
         done = () if request is None else (request.done(_decided(planned), at=evidence.asked_at),)
         cursor.owner = OwnerId(self.context.new_name("owner"))
@@ -254,6 +258,38 @@ class Gaps(Part):
             history_ends=planned.history_ends,
             requests=done,
         )
+
+    def _verify_below(self, cursor: Cursor, stored: Stored, evidence: Evidence) -> None:
+        """The position is to jump, and what is remembered below ends with that: a log that was cut
+        there shows itself now or never."""
+        gap, base = stored.gap, stored.checkpoint
+        start, end, topic = evidence.log_start, evidence.log_end, evidence.topic
+        assert gap is not None
+        assert isinstance(start, Known)
+        assert isinstance(end, Known)
+        detail = f"verifying what lies below the gap {gap.interval} before going on behind it"
+        cursor.gap, cursor.checkpoint = gap, base
+        cursor.began_at = self.context.now.monotonic
+        cursor.go = verdict.Go(
+            Verdict(gap.reason.value),
+            base,
+            base.expected,
+            detail,
+            log_start=start.value,
+            log_end=end.value.high_watermark,
+            compacted=topic.value.compacted if isinstance(topic, Known) else None,
+        )
+        self.context.move(cursor, Step.CHECK, detail=detail)
+        self.parts.recovery.remember(cursor, self.context.policy.overlap_records)
+
+    def verified_below(self, cursor: Cursor) -> None:
+        """The decision is judged once more, on what is asked now."""
+        if cursor.resolving is not None:
+            cursor.resolving = replace(cursor.resolving, verified=True)
+        cursor.shaken = False
+        self.context.fence(cursor, "a gap is being decided")
+        self.context.stop_fetching(cursor)
+        self.context.look(cursor, Cue.REQUESTED)
 
     def resolved(self, cursor: Cursor, gap: Gap) -> None:
         self.context.note(GapChanged(gap))

@@ -399,6 +399,9 @@ class Recovery(Part):
             assert result.first_differing is not None
             self.diverged(cursor, result)
             return
+        if checkpoint.gap is not None:
+            self.parts.gaps.verified_below(cursor)
+            return
         if go.adopts_topic_id is not None:
             cursor.checkpoint = replace(
                 checkpoint,
@@ -445,7 +448,7 @@ class Recovery(Part):
             checkpoint.expected,
             "the log was truncated, and nothing that is remembered can be compared any more",
             {"next": checkpoint.token.next, "log_start": cursor.log_start},
-            None,
+            cursor.gap,
         )
 
     def diverged_ahead(self, cursor: Cursor, at: Offset) -> None:
@@ -492,7 +495,7 @@ class Recovery(Part):
                 "next": checkpoint.token.next,
                 "log_start": cursor.log_start,
             },
-            None,
+            cursor.gap,
         )
 
     def cursor_failed(self, event: CursorFailed) -> None:
@@ -556,7 +559,8 @@ class Recovery(Part):
             # anew, and held only where all before is done.
             self.context.lost(cursor, Cue.CURSOR_ERROR, why)
             return
-        behind = read.behind_unread(named, hand.began)
+        deciding = cursor.resolving is not None
+        behind = read.behind_unread(named, hand.began, anyway=deciding)
         if behind is not None:
             self.fetch(cursor, behind)
             if behind >= read.until:

@@ -116,6 +116,7 @@ def test_reading_goes_on_behind_what_cannot_be_read_unless_it_could_be_compared(
     passed = [*remembered(4), (Offset(6), UNREAD), *remembered(7, 8, 9)]
     overlap = begin(passed, position=Offset(10), floor=Offset(0), records=64)
     assert overlap.behind_unread(Offset(8), Offset(4)) is None
+    assert overlap.behind_unread(Offset(8), Offset(4), anyway=True) == 9
     assert overlap.behind_unread(Offset(5), Offset(4)) == 6
     assert overlap.behind_unread(Offset(6), Offset(6)) == 7
 

@@ -30,7 +30,14 @@ def test_delivery_begins_only_behind_a_verified_overlap() -> None:
 
 
 def test_nothing_is_read_before_the_claim() -> None:
-    """The claim is the only way from a look to reading, except for a live owner's."""
+    """The claim is the only way from a look to reading, except for a live owner's, and under an
+    open gap, where nothing is delivered and opening it was a claim."""
+    reading = {(b, s) for (b, s), then in TRANSITIONS.items() if then is Phase.REMEMBERING}
+    assert reading == {
+        (Phase.CLAIMING, Step.CLAIMED),
+        (Phase.LOOKING, Step.CHECK),
+        (Phase.CONCLUDING, Step.WIDEN),
+    }
     into = {(b, s) for (b, s), then in TRANSITIONS.items() if then is Phase.VERIFYING}
     assert into == {(Phase.LOOKING, Step.CONFIRMED), (Phase.REMEMBERING, Step.REMEMBERED)}
 

@@ -156,6 +156,27 @@ def test_a_foreign_reset_is_followed_or_ignored() -> None:
     assert refused(planned) is Refused.RESOLUTION_IMPOSSIBLE
 
 
+def test_a_jump_says_that_what_lies_below_it_was_not_verified() -> None:
+    """It is forgotten with the jump. Not where nothing below can be read any more, nor where the
+    position stays or goes back."""
+
+    def unverified(open_gap: Gap, request: ResolveRequest, start: int = 10) -> bool:
+        planned = decide(open_gap, request, start=start, committed=foreign(180))
+        assert isinstance(planned, Settled)
+        return planned.unverified
+
+    reset = gap(GapReason.EXTERNAL_RESET, 180, fences=((Offset(190), 600.0),))
+    assert unverified(reset, asked(Resolution.ACCEPTED))
+    assert unverified(reset, asked(Resolution.ACCEPTED), start=NEXT)
+    assert unverified(reset, asked(Resolution.SNAPSHOT, fence=Offset(190)))
+    assert unverified(reset, asked(Resolution.BACKFILLED, resume_at=Offset(180)))
+    assert not unverified(reset, asked(Resolution.ACCEPTED), start=NEXT + 1)
+    assert not unverified(reset, asked(Resolution.IGNORED))
+    assert not unverified(LOSS, asked(Resolution.ACCEPTED), start=150)
+    cut = gap(GapReason.LOG_DIVERGED, 100, evidence={"last_matching": 60})
+    assert not unverified(cut, asked(Resolution.ACCEPTED))
+
+
 @pytest.mark.parametrize(
     "reason", [GapReason.LOG_DIVERGED, GapReason.LOG_TRUNCATED, GapReason.CURSOR_AHEAD]
 )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.core.facts import GapChanged, GapOpened
-from sidecar.core.gap import Resolution
-from sidecar.core.types import Offset, PartitionState
-from sidecar.core.views import ResolveRequest
-from sidecar.ports import EndReached, Fetched
-from tests.engine.driven import TOPIC, Driven
+from sidecar.core.facts import GapChanged, GapOpened, RecoveryEnded
+from sidecar.core.gap import GapState, Resolution
+from sidecar.core.policy import OnGap
+from sidecar.core.types import GapReason, Interval, Offset, PartitionState, Verdict
+from sidecar.core.views import Refused, ResolveRequest
+from sidecar.engine import messages as m
+from sidecar.ports import EndReached, Fetched, LeaderChanged
+from tests.engine.driven import GROUP, ORDERS, TOPIC, Driven, at_once
+from tests.engine.rig import Rig
 
 
 def lost_twice(end_max: Offset | None) -> Driven:
@@ -86,3 +89,106 @@ def test_what_is_lost_after_the_end_was_reached_is_lost_anew() -> None:
     again.run(2)
     assert again.view().state is PartitionState.GAP
     assert again.view().next == 5
+
+
+def reset_to_nine() -> Driven:
+    """Five records applied, offset 9 committed by somebody else, and the gap of it open."""
+    one = Driven()
+    one.produce(*[b"old%d" % i for i in range(12)])
+    one.run(1)
+    one.apply(5)
+    one.run(1)
+    one.kafka.reset_offset(GROUP, ORDERS, 9)
+    one.run(6)
+    assert one.view().verdict is Verdict.EXTERNAL_RESET
+    return one
+
+
+def written_anew(one: Driven, how: str, to: int) -> None:
+    getattr(one.kafka, how)(TOPIC, 0, to)
+    one.produce(*[b"new%d" % i for i in range(12)])
+
+
+DECISIONS = [
+    ResolveRequest(Resolution.ACCEPTED, "on-call", "known"),
+    ResolveRequest(Resolution.BACKFILLED, "on-call", "known", resume_at=Offset(9)),
+]
+
+
+@pytest.mark.parametrize("wanted", DECISIONS)
+@pytest.mark.parametrize("how", ["truncate", "rewind"])
+def test_a_log_that_was_cut_below_a_foreign_reset_is_found_before_the_jump(
+    how: str, wanted: ResolveRequest
+) -> None:
+    """Behind the jump nobody could: the records written anew at 3 and 4 would never be done."""
+    one = reset_to_nine()
+    was = one.engine.cursors[ORDERS].gap
+    assert was is not None
+    written_anew(one, how, 3)
+    refused = one.resolve(wanted)
+    assert refused.refusal is not None
+    assert refused.refusal.refused is Refused.GAP_CHANGED
+    gap = one.engine.cursors[ORDERS].gap
+    assert gap is not None
+    assert (gap.reason, gap.interval) == (GapReason.LOG_DIVERGED, Interval(Offset(3), Offset(5)))
+    kept = {g.id: g for g in at_once(one.store.gaps(GROUP)).value}
+    assert (kept[was.id].state, kept[was.id].superseded_by) == (GapState.SUPERSEDED, gap.id)
+    assert one.resolve(DECISIONS[0]).detail == "reading goes on at 3"
+    page = one.take()
+    assert page is not None
+    assert [value for _, _, value, _ in page.records][:2] == [b"new0", b"new1"]
+
+
+def test_a_cut_of_which_no_record_is_left_to_compare_is_found_before_the_jump() -> None:
+    """The client had said so; while the reset stands, nobody could look."""
+    one = Driven()
+    one.produce(*[b"old%d" % i for i in range(5)])
+    one.run(1)
+    one.apply(5)
+    one.run(1)
+    one.kafka.reset_offset(GROUP, ORDERS, 9)
+    written_anew(one, "truncate", 3)
+    one.kafka.delete_records(TOPIC, 0, before=5)
+    one.run(1)
+    assert one.view().verdict is Verdict.EXTERNAL_RESET
+    assert one.resolve(DECISIONS[0]).refusal is not None
+    assert one.view().verdict is Verdict.LOG_TRUNCATED
+
+
+@pytest.mark.parametrize("wanted", DECISIONS)
+def test_a_foreign_reset_above_verified_ground_is_followed(wanted: ResolveRequest) -> None:
+    """Also where a record below cannot be read: it says nothing, and the others do."""
+    for unreadable in (None, 2):
+        one = reset_to_nine()
+        if unreadable is not None:
+            one.kafka.poison(TOPIC, 0, unreadable)
+        assert one.resolve(wanted).detail == "reading goes on at 9"
+        one.run(2)
+        assert (one.view().state, one.view().next) == (PartitionState.DELIVERING, 9)
+        verified = [f for f in one.facts if isinstance(f, RecoveryEnded)]
+        assert verified[-2].matched == (5 if unreadable is None else 4)
+
+
+@pytest.mark.parametrize("how", ["truncate", "rewind"])
+def test_a_leader_that_changes_behind_the_verification_has_it_made_again(how: str) -> None:
+    rig = Rig(on_gap={GapReason.EXTERNAL_RESET: OnGap.ACCEPT})
+    rig.produce(12)
+    rig.run(1.0)
+    rig.consume(2)
+    rig.run(1.0)
+    rig.kafka.reset_offset(GROUP, ORDERS, 9)
+    rig.withholding = (m.Look,)
+    while rig.cursor.resolving is None or not rig.cursor.resolving.verified:
+        rig.run(1.0)
+        if not rig.cursor.resolving or not rig.cursor.resolving.verified:
+            for question in list(rig.withheld):
+                rig.answer(question)
+    getattr(rig.kafka, how)(TOPIC, 0, 3)
+    rig.produce(12, b"new")
+    rig.give(LeaderChanged((ORDERS,)))
+    rig.withholding = ()
+    for question in list(rig.withheld):
+        rig.answer(question)
+    rig.run(2.0)
+    (gap,) = rig.gaps
+    assert (gap.reason, gap.interval) == (GapReason.LOG_DIVERGED, Interval(Offset(3), Offset(6)))

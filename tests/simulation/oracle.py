@@ -331,10 +331,12 @@ class Oracle:
         self, log: Log, baseline: int, next_: int, gaps: list[Gap], *, held: bool
     ) -> None:
         """At the end every record below the position is done, or declared. `held`: nobody may look
-        into this log, so that what was rewritten in it is not found yet."""
+        into this log, so that what was rewritten in it is not found yet. Nor does anybody while a
+        foreign reset waits for a decision, whichever it is: before the position moves on, it is."""
         if log in self.forgotten:
             return
-        if held and log in self.rewritten:
+        undecided = any(gap.reason is GapReason.EXTERNAL_RESET for gap in gaps)
+        if (held or undecided) and log in self.rewritten:
             next_ = min(next_, self.rewritten[log])
         declared = self.covered[log] + [
             (
