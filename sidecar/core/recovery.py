@@ -51,8 +51,8 @@ class Step(StrEnum):
     STAND = "stand"
     """A gap that was opened before still stands."""
     CHECK = "check"
-    """What lies below a gap is verified before the position jumps over it. It needs no claim: since
-    the gap was opened, no earlier owner can write, and no later one moves or remembers anything."""
+    """What lies below a gap is verified before a decision moves the position. It needs no claim:
+    since the gap was opened, no earlier owner can write, and no later one moves anything."""
     CLAIMED = "claimed"
     LOST = "lost"
     """A comparison was lost, or a write could not be made: look again."""

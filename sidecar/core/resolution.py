@@ -5,8 +5,7 @@ the gap was opened: the floor may have moved, the topic may be another by now. W
 on must lie in what can be read; a point that the evidence does not give has to come from a person.
 
     retention_loss, coverage_unknown   accepted: the log start, now
-    external_reset                     accepted: the foreign offset; ignored: where we stood;
-                                       what lies below a jump is verified first
+    external_reset                     accepted: the foreign offset; ignored: where we stood
     log_truncated, log_diverged,       accepted: behind the last record that still matches,
       cursor_ahead                       or where a person says; a new lineage
     topic_recreated                    accepted: the new topic's log start; a new incarnation
@@ -39,8 +38,8 @@ class Settled:
     remembered is of a lineage or an incarnation that is over, or ends before a jump, and is
     dropped: an overlap counts on remembering every visible record from its anchor on.
 
-    `unverified`: it is dropped by a jump although it could still be compared. Whoever moves the
-    position compares it first: nobody can afterwards.
+    `unverified`: it is dropped although it could still be compared. Whoever writes this compares it
+    first: nobody can afterwards.
     """
 
     gap: Gap
@@ -270,8 +269,17 @@ def _settle(case: _Case, at: Offset) -> Plan:
         settled,
         replace(checkpoint, gap=None, resolved=gap.id),
         history_ends,
-        unverified=history_ends and not goes_back and case.floor <= case.checkpoint.token.next,
+        unverified=history_ends and _comparable(case),
     )
+
+
+def _comparable(case: _Case) -> bool:
+    """Whether what is remembered can be read again, to the end. Of a log that diverged, too: it may
+    have been cut once more, further below, since that was found."""
+    other = (GapReason.LOG_TRUNCATED, GapReason.CURSOR_AHEAD, GapReason.STORE_LOST)
+    if case.gap.reason in (*other, GapReason.TOPIC_RECREATED):
+        return False
+    return case.floor <= case.checkpoint.token.next <= case.end
 
 
 def _end(case: _Case, at: Offset) -> Offset | None:

@@ -260,8 +260,8 @@ class Gaps(Part):
         )
 
     def _verify_below(self, cursor: Cursor, stored: Stored, evidence: Evidence) -> None:
-        """The position is to jump, and what is remembered below ends with that: a log that was cut
-        there shows itself now or never."""
+        """What is remembered ends with the decision: a log that was cut there, or cut again, shows
+        itself now or never."""
         gap, base = stored.gap, stored.checkpoint
         start, end, topic = evidence.log_start, evidence.log_end, evidence.topic
         assert gap is not None

@@ -395,8 +395,7 @@ class Recovery(Part):
         if result.boundary and cursor.distrusted and checkpoint.token.next > checkpoint.baseline:
             self.truncated(cursor, checkpoint)
             return
-        if result.diverged:
-            assert result.first_differing is not None
+        if result.diverged and not _known_to_differ(cursor, checkpoint, result):
             self.diverged(cursor, result)
             return
         if checkpoint.gap is not None:
@@ -620,3 +619,12 @@ class Recovery(Part):
             cursor.started = True
             if not cursor.needs_commit:
                 self.delivering(cursor, Step.COMMITTED)
+
+
+def _known_to_differ(cursor: Cursor, checkpoint: Checkpoint, result: overlap.OverlapResult) -> bool:
+    """Whether it is what the gap that is being decided says, and nothing further below."""
+    gap = cursor.gap
+    if checkpoint.gap is None or gap is None or gap.reason is not GapReason.LOG_DIVERGED:
+        return False
+    first, found = gap.evidence.get("first_differing"), result.first_differing
+    return isinstance(first, int) and found is not None and found >= first

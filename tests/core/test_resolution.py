@@ -156,9 +156,9 @@ def test_a_foreign_reset_is_followed_or_ignored() -> None:
     assert refused(planned) is Refused.RESOLUTION_IMPOSSIBLE
 
 
-def test_a_jump_says_that_what_lies_below_it_was_not_verified() -> None:
-    """It is forgotten with the jump. Not where nothing below can be read any more, nor where the
-    position stays or goes back."""
+def test_what_ends_what_is_remembered_says_that_it_was_not_verified() -> None:
+    """Not where nothing below can be read any more, nor where nothing is forgotten. A log that
+    diverged may have been cut again since, if it can still be read up to the position."""
 
     def unverified(open_gap: Gap, request: ResolveRequest, start: int = 10) -> bool:
         planned = decide(open_gap, request, start=start, committed=foreign(180))
@@ -174,7 +174,12 @@ def test_a_jump_says_that_what_lies_below_it_was_not_verified() -> None:
     assert not unverified(reset, asked(Resolution.IGNORED))
     assert not unverified(LOSS, asked(Resolution.ACCEPTED), start=150)
     cut = gap(GapReason.LOG_DIVERGED, 100, evidence={"last_matching": 60})
-    assert not unverified(cut, asked(Resolution.ACCEPTED))
+    assert unverified(cut, asked(Resolution.ACCEPTED))
+    short = gap(GapReason.LOG_TRUNCATED, 100, evidence={"last_matching": 60})
+    assert not unverified(short, asked(Resolution.ACCEPTED))
+    ended = decide(cut, asked(Resolution.ACCEPTED), start=10, end=NEXT - 1)
+    assert isinstance(ended, Settled)
+    assert not ended.unverified
 
 
 @pytest.mark.parametrize(

@@ -192,3 +192,27 @@ def test_a_leader_that_changes_behind_the_verification_has_it_made_again(how: st
     rig.run(2.0)
     (gap,) = rig.gaps
     assert (gap.reason, gap.interval) == (GapReason.LOG_DIVERGED, Interval(Offset(3), Offset(6)))
+
+
+def test_a_log_that_was_cut_again_while_its_divergence_stood_is_found_before_the_decision() -> None:
+    """What was decided then is where it was cut first, and what is new below it would be passed."""
+    one = Driven()
+    one.produce(*[b"old%d" % i for i in range(12)])
+    one.run(1)
+    one.apply(8)
+    one.run(1)
+    for cut in (6, 3):
+        one.kafka.rewind(TOPIC, 0, cut)
+        one.produce(*[b"cut at %d: %d" % (cut, i) for i in range(12)])
+        one.run(2)
+    first = one.engine.cursors[ORDERS].gap
+    assert first is not None
+    assert (first.reason, first.interval.first) == (GapReason.LOG_DIVERGED, 6)
+    assert one.resolve(DECISIONS[0]).refusal is not None
+    second = one.engine.cursors[ORDERS].gap
+    assert second is not None
+    assert (second.reason, second.interval.first) == (GapReason.LOG_DIVERGED, 3)
+    assert one.resolve(DECISIONS[0]).detail == "reading goes on at 3"
+    page = one.take()
+    assert page is not None
+    assert page.first == 3
