@@ -110,8 +110,9 @@ class SidecarProcess(Process):
     @property
     def _started(self) -> Event:
         event = self.last("sidecar_started", this_life=True)
-        if event is None:  # as a client finds it
-            raise ConnectionRefusedError(f"{self.name} does not listen yet")
+        # As a client finds it. The port of one that has ended may be somebody else's by now.
+        if event is None or not self.running:
+            raise ConnectionRefusedError(f"{self.name} does not listen")
         return event
 
     def api(self, timeout_seconds: float = 40.0) -> Api:
