@@ -232,12 +232,11 @@ class Membership(Part):
 
 def _forgot(cursor: Cursor, reading: Reading[OwnerMark], asked_at: float) -> bool:
     """Whether the store went back under its owner, by a failover or an old backup: it was asked
-    after it had acknowledged what is newer than what it holds."""
+    after it had acknowledged what is newer than what it holds, whoever wrote that."""
     return (
         isinstance(reading, Known)
         and cursor.checkpoint is not None
         and cursor.install is None
         and asked_at >= cursor.installed_at
-        and reading.value.owner == cursor.owner
         and reading.value.generation < cursor.checkpoint.generation
     )

@@ -369,6 +369,20 @@ def test_a_gap_outlives_the_loss_of_the_store_by_the_commit_s_witness() -> None:
     assert again.state is GapState.OPEN
 
 
+def test_a_gap_that_the_store_forgot_by_going_back_is_written_down_again() -> None:
+    """Opening it changed the owner's name, so what the store holds then is of another one."""
+    rig = resting(pages=1)
+    before = rig.store.snapshot()
+    rig.kafka.delete_records(TOPIC, 0, 8)
+    gapped = rig.next_life("gapped")
+    gap = only(gapped.gaps)
+    gapped.store.restore(before)
+    assert list(gapped.gaps) == []
+    gapped.run(4.0)
+    assert only(gapped.gaps).interval == gap.interval
+    assert gapped.stored.gap == only(gapped.gaps).id
+
+
 def test_a_gap_stops_its_partition_and_no_other() -> None:
     """`gap_holds`: the others are delivered and committed as ever."""
     kafka = FakeKafka()
