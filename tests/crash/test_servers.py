@@ -186,8 +186,8 @@ def test_replies_of_the_broker_are_lost_after_it_has_executed(
         to_kafka.lose_reply(api.requested_by).wait(60, api.name)
     for api in (KafkaApi.JOIN_GROUP, KafkaApi.OFFSET_FETCH, KafkaApi.FIND_COORDINATOR):
         flow.goes_on(20)
+        flow.sidecar.kill()  # first, or its own request may be the one that is waited for
         lost = to_kafka.lose_reply(api.requested_by)
-        flow.sidecar.kill()
         flow.sidecar.start()
         lost.wait(60, api.name)
     flow.goes_on()
