@@ -215,8 +215,11 @@ class ConsumerThread:
                 self._assignment.fail_all(fault_of(error))
                 self._closing.wait(0.1)
         self._apply_commands()
+        self._end(self._consumer)
+
+    def _end(self, consumer: Consumer) -> None:
         try:
-            self._consumer.close()
+            consumer.close()
         except (KafkaException, RuntimeError) as error:
             self._say(logging.WARNING, f"closing the consumer failed: {error}")
 
@@ -249,17 +252,27 @@ class ConsumerThread:
         ending = self._fenced is not None or self._closing.is_set()
         if self._alone_since is None or ending:
             return
+        before = self._consumer
+        try:
+            self._join()
+        except (KafkaException, RuntimeError) as error:
+            # No descriptor or no thread is left, for example. The one there is stays, and says
+            # that it is alone for as long as it is.
+            self._clients -= 1
+            self._say(
+                logging.WARNING, f"a client that lost its brokers cannot be replaced: {error}"
+            )
+            return
         self._alone_since = None
+        self._tell_lost(self._disown(tuple(self._owned)))
+        self._tell_member(None)
+        self._commits.give_up()
         self._say(
             logging.WARNING,
             "the client reaches no broker while others do: a new one takes its place",
         )
-        self._tell_lost(self._disown(tuple(self._owned)))
-        self._tell_member(None)
-        self._commits.give_up()
         # A client that lost its brokers may not come to an end.
-        threading.Thread(target=self._consumer.close, name="kafka-end", daemon=True).start()
-        self._join()
+        threading.Thread(target=self._end, args=(before,), name="kafka-end", daemon=True).start()
 
     def _turn(self) -> None:
         if self._commands:

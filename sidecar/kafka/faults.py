@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from confluent_kafka import KafkaError, KafkaException
@@ -132,6 +132,8 @@ STALE_CLIENT_CODES = frozenset(
     }
 )
 """What an admin client may go on answering long after the cluster is well again."""
+STALE_CLIENT_SECONDS = 4.0
+"""How long answers may stay those of a confused client before it is replaced."""
 
 BLOCKED_RECORD_CODES = frozenset(
     {
@@ -248,6 +250,24 @@ def is_stale_client(error: object) -> bool:
     return isinstance(error, KafkaError) and (
         error.code() in STALE_CLIENT_CODES or "No leaders found" in error.str()
     )
+
+
+@dataclass(slots=True)
+class Suspicion:
+    """Since when all that a client says may be its own confusion; None: it is not suspected."""
+
+    since: float | None = None
+
+    def heard(self, errors: Iterable[object], now: float) -> None:
+        """What went wrong with a question; nothing, when it was answered."""
+        if not any(map(is_stale_client, errors)):
+            self.since = None
+        elif self.since is None:
+            self.since = now
+
+    def lasts(self, now: float) -> bool:
+        """Whether another client may do better."""
+        return self.since is not None and now - self.since > STALE_CLIENT_SECONDS
 
 
 def one_line(text: str, strip: Iterable[str] = ()) -> str:

@@ -14,18 +14,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from sidecar.core.faults import FaultKind
-from sidecar.kafka.faults import fault_of, is_stale_client
+from sidecar.kafka.faults import Suspicion, fault_of
 
 COMMITTED_PARTITIONS_MAX = 2_000
 """Of one question about committed offsets."""
-STALE_CLIENT_SECONDS = 4.0
-"""How long answers may stay those of a confused client before it is replaced."""
 
 
 class Worker:
@@ -71,16 +69,7 @@ class Asker:
     worker: Worker
     consumer: Consumer | None = None
     denied: KafkaError | None = None
-    suspicious_since: float | None = None
-
-    def worn_out(self, error: BaseException, now: float) -> bool:
-        """Whether it failed for so long in such ways that another may do better."""
-        if not is_stale_client(error):
-            self.suspicious_since = None
-        elif self.suspicious_since is None:
-            self.suspicious_since = now
-        since = self.suspicious_since
-        return since is not None and now - since > STALE_CLIENT_SECONDS
+    suspicion: Suspicion = field(default_factory=Suspicion)
 
     def committed(
         self, config: Mapping[str, Any], partitions: list[TopicPartition], timeout: float

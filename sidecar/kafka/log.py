@@ -27,7 +27,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from typing import Any, TypeVar
@@ -61,14 +61,14 @@ from sidecar.kafka.client import (
 )
 from sidecar.kafka.commits import chunks, topic_partitions
 from sidecar.kafka.faults import (
+    Suspicion,
     denied,
     fault_of,
-    is_stale_client,
     unavailable,
     unreadable_topic,
 )
 from sidecar.kafka.group_members import GroupMembers, group_members
-from sidecar.kafka.group_offsets import STALE_CLIENT_SECONDS, Asker, Worker
+from sidecar.kafka.group_offsets import Asker, Worker
 from sidecar.kafka.stamps import read_stamps, stamp_config
 from sidecar.ports import CommitRequest
 
@@ -136,14 +136,14 @@ class _Failed:
 
 @dataclass(slots=True)
 class _Client:
-    """One admin client, and since when its answers have been suspicious.
+    """One admin client.
 
     `refusals`: of its credentials, as its callback noted them; questions then only time out.
     """
 
     admin: AdminClient
     refusals: list[Fault]
-    suspicious_since: float | None = None
+    suspicion: Suspicion = field(default_factory=Suspicion)
     controller_seen: bool = False
 
 
@@ -492,11 +492,12 @@ class KafkaLog:
             return _Failed(TimeoutError("the client did not answer in time"))
         if (raised := future.exception()) is not None:
             failed = _Failed(raised)
-            if asker.worn_out(raised, self._clock()) and self._asker is asker:
+            asker.suspicion.heard([raised], self._clock())
+            if asker.suspicion.lasts(self._clock()) and self._asker is asker:
                 self._asker = None
                 asker.end()
             return failed if self._client is None else self._refused(self._client, failed)
-        asker.suspicious_since = None
+        asker.suspicion.heard((), self._clock())
         answer: list[TopicPartition] = future.result()
         return answer
 
@@ -733,20 +734,17 @@ class KafkaLog:
         failed = [a for a in answers if isinstance(a, _Failed)]
         if len(failed) < len(answers):
             client.refusals.clear()
-        if not any(is_stale_client(a.error) for a in failed):
-            client.suspicious_since = None
-        elif client.suspicious_since is None:
-            client.suspicious_since = self._clock()
+        client.suspicion.heard([answer.error for answer in failed], self._clock())
 
     async def _usable_client(self) -> _Client | _Failed:
         if self._closed:
             return _Failed(RuntimeError("the connection to Kafka was closed"))
         client = self._client
-        if client is not None and not self._worn_out(client):
+        if client is not None and not client.suspicion.lasts(self._clock()):
             return client
         async with self._replacing:
             client = self._client
-            if client is not None and not self._worn_out(client):
+            if client is not None and not client.suspicion.lasts(self._clock()):
                 return client
             refusals: list[Fault] = []
             config: dict[str, Any] = {
@@ -762,10 +760,6 @@ class KafkaLog:
                 self._let_go(client)
             self._client = _Client(admin, refusals)
             return self._client
-
-    def _worn_out(self, client: _Client) -> bool:
-        since = client.suspicious_since
-        return since is not None and self._clock() - since > STALE_CLIENT_SECONDS
 
     @staticmethod
     def _let_go(client: _Client) -> None:

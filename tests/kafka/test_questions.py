@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from confluent_kafka import Producer, Uuid
+from confluent_kafka import Consumer, Producer, Uuid
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without __all__
     AclOperation,
     ResourceType,
@@ -58,6 +59,29 @@ async def test_every_question_is_bounded_when_nobody_answers(nobody: str) -> Non
     started = time.monotonic()
     assert set((await _kinds(log, "t")).values()) == {FaultKind.UNAVAILABLE}
     assert time.monotonic() - started < 8
+    await log.close()
+
+
+async def test_whoever_asks_for_commits_is_replaced_when_it_hears_nothing_for_long(
+    nobody: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be the client that lost its brokers, and not the cluster that is away."""
+    made: list[Consumer] = []
+
+    def make(config: dict[str, Any]) -> Consumer:
+        made.append(Consumer(config))
+        return made[-1]
+
+    monkeypatch.setattr("sidecar.kafka.group_offsets.Consumer", make)
+    now = [0.0]
+    settings = ClientSettings(nobody, GroupId("g"), ("t",))
+    log = KafkaLog(settings, request_timeout_seconds=0.3, clock=lambda: now[0])
+    # Suspected since the first time; given up for having been so for more than four seconds.
+    for at, clients in ((0.0, 1), (3.9, 1), (4.1, 1), (4.2, 2), (8.0, 2)):
+        now[0] = at
+        reading = (await log.committed([Partition("t", 0)]))[Partition("t", 0)]
+        assert isinstance(reading, Unreadable)
+        assert len(made) == clients
     await log.close()
 
 
