@@ -135,9 +135,11 @@ async def _replaying(desk: Standalone, request: Request) -> bool:
     return replaying is not None and replaying.request == request.id
 
 
-async def resolve(desk: Standalone, gap: Gap, wanted: ResolveRequest, *, execute: bool) -> Gap:
-    """Decides a gap: by its owner if there is one or has to be, else here. A refusal ends the
-    command."""
+async def resolve(
+    desk: Standalone, gap: Gap, wanted: ResolveRequest, *, execute: bool
+) -> tuple[Gap, Request | None]:
+    """Decides a gap: by its owner if there is one or has to be, else here. The request, if one was
+    left and is not done yet. A refusal ends the command."""
     from sidecar.core import resolution
     from sidecar.core.faults import Known
     from sidecar.core.request import RequestKind, resolve_arguments
@@ -148,7 +150,7 @@ async def resolve(desk: Standalone, gap: Gap, wanted: ResolveRequest, *, execute
     if isinstance(planned, Refusal):
         refused(planned)
     if not execute:
-        return planned.gap
+        return planned.gap, None
     owned = known(await desk.group_members()).owner_of(gap.partition) is not None
     if owned or planned.unverified:
         settled = await ask(
@@ -162,13 +164,11 @@ async def resolve(desk: Standalone, gap: Gap, wanted: ResolveRequest, *, execute
         )
         if settled.refusal is not None:
             refused(settled.refusal)
-        if settled.pending:
-            click.echo(told_of(settled), err=True)
         kept = {one.id: one for one in known(await desk.gaps())}
-        return kept.get(gap.id, planned.gap)
+        return kept.get(gap.id, planned.gap), settled if settled.pending else None
     assert isinstance(evidence.stored, Known)  # the plan rests on it
     await _install(desk, evidence.stored.value, planned, wanted)
-    return planned.gap
+    return planned.gap, None
 
 
 async def _install(

@@ -25,6 +25,7 @@ from sidecar.cli.service import Service, service, service_options
 
 if TYPE_CHECKING:
     from sidecar.core.gap import Gap
+    from sidecar.core.request import Request
     from sidecar.standalone import Standalone
 
 COLUMNS = (
@@ -179,7 +180,7 @@ def resolve(
         _change(_service(where), id, "resolve", body, "resolved", execute, output)
         return
 
-    async def work(desk: Standalone) -> tuple[Gap, Gap]:
+    async def work(desk: Standalone) -> tuple[Gap, Gap, Request | None]:
         from sidecar.core.gap import Resolution
         from sidecar.core.types import Offset
         from sidecar.core.views import ResolveRequest
@@ -197,11 +198,12 @@ def resolve(
             offset(resume_at),
             offset(end_max),
         )
-        decided = await decisions.resolve(desk, standing, wanted, execute=execute)
-        return standing, decided
+        return standing, *await decisions.resolve(desk, standing, wanted, execute=execute)
 
-    prior, new = at_desk(where, work)
-    _changed(_item(prior), _item(new), body, execute, output)
+    prior, new, left = at_desk(where, work)
+    if left is not None:
+        click.echo(decisions.told_of(left), err=True)
+    _changed(_item(prior), _item(new), body, execute, output, left=left)
 
 
 def _gaps(where: dict[str, Any]) -> list[dict[str, Any]]:
@@ -252,9 +254,13 @@ def _changed(
     body: dict[str, Any],
     execute: bool,
     output: str,
+    *,
+    left: Request | None = None,
 ) -> None:
+    """`left`: the request that whoever has the partition next executes; nothing was changed."""
     if output != "table":
-        emit({"executed": execute, "request": body, "prior": prior, "new": new}, output)
+        done = {"executed": execute and left is None, "request": body, "prior": prior, "new": new}
+        emit(done if left is None else {**done, "left": left.id}, output)
         return
     where = f"{prior['topic']}/{prior['partition']} {interval(prior['first'], prior['end'])}"
     click.echo(f"{prior['id']} ({prior['reason']}, {where}): {prior['state']} → {new['state']}")

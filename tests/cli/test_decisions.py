@@ -61,12 +61,14 @@ def test_what_has_to_be_read_first_is_left_to_the_next_owner() -> None:
     one, gap = reset_and_left()
     desk = cast(Standalone, Desk(one))
     wanted = ResolveRequest(Resolution.ACCEPTED, "on-call", "known")
-    dry = at_once(decisions.resolve(desk, gap, wanted, execute=False))
+    dry, nothing = at_once(decisions.resolve(desk, gap, wanted, execute=False))
+    assert nothing is None
     assert dry.resolution.resume_at == Offset(9)
-    decided = at_once(decisions.resolve(desk, gap, wanted, execute=True))
+    decided, pending = at_once(decisions.resolve(desk, gap, wanted, execute=True))
     assert decided.state is GapState.OPEN
     (left,) = at_once(one.store.requests(GROUP, [ORDERS]))[ORDERS].value
     assert (left.kind, left.target, left.pending) == (RequestKind.RESOLVE, gap.id, True)
+    assert pending == left
     other = Driven(one.kafka, one.store)
     other.run(3)
     assert (other.view().state, other.view().next) == (PartitionState.DELIVERING, 9)
@@ -75,5 +77,7 @@ def test_what_has_to_be_read_first_is_left_to_the_next_owner() -> None:
 def test_what_needs_no_reading_is_decided_at_once() -> None:
     one, gap = reset_and_left()
     wanted = ResolveRequest(Resolution.IGNORED, "on-call", "a mistake")
-    decided = at_once(decisions.resolve(cast(Standalone, Desk(one)), gap, wanted, execute=True))
+    desk = cast(Standalone, Desk(one))
+    decided, pending = at_once(decisions.resolve(desk, gap, wanted, execute=True))
+    assert pending is None
     assert decided.state is GapState.RESOLVED
