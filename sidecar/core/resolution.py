@@ -50,6 +50,16 @@ class Settled:
 
 Plan: TypeAlias = Settled | Refusal
 
+_NOTHING_TO_COMPARE = frozenset(
+    {
+        GapReason.LOG_TRUNCATED,
+        GapReason.CURSOR_AHEAD,
+        GapReason.STORE_LOST,
+        GapReason.TOPIC_RECREATED,
+    }
+)
+"""Gaps of these reasons say themselves that the log below is not the one that was read."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Case:
@@ -276,10 +286,10 @@ def _settle(case: _Case, at: Offset) -> Plan:
 def _comparable(case: _Case) -> bool:
     """Whether what is remembered can be read again, to the end. Of a log that diverged, too: it may
     have been cut once more, further below, since that was found."""
-    other = (GapReason.LOG_TRUNCATED, GapReason.CURSOR_AHEAD, GapReason.STORE_LOST)
-    if case.gap.reason in (*other, GapReason.TOPIC_RECREATED):
-        return False
-    return case.floor <= case.checkpoint.token.next <= case.end
+    return (
+        case.gap.reason not in _NOTHING_TO_COMPARE
+        and case.floor <= case.checkpoint.token.next <= case.end
+    )
 
 
 def _end(case: _Case, at: Offset) -> Offset | None:
