@@ -22,8 +22,9 @@ from sidecar.core.views import Refusal, Refused, ResolveRequest
 
 RequestId = NewType("RequestId", str)
 
-PENDING_MAX = 16
-"""Requests of one partition that may wait at once; one more is refused."""
+PENDING_MAX = 8
+"""Requests of one kind that may wait at one partition; one more is refused. Each kind has a line of
+its own: what waits until a partition goes on must never keep out what lets it go on."""
 KEPT_MAX = 64
 """Requests of one partition that are kept; the oldest that are answered go first."""
 

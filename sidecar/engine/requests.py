@@ -47,6 +47,7 @@ from sidecar.errors import InvariantBroken
 
 RESTING = (Phase.DELIVERING, Phase.REPLAYING, Phase.GAP, Phase.HELD)
 """Where a partition stands still: what it is asked there is judged by what was found."""
+STANDING_STILL = (Phase.GAP, Phase.HELD)
 FLAGS = (RequestKind.PAUSE, RequestKind.CONTINUE)
 
 
@@ -182,6 +183,9 @@ class Requests(Part):
         if answer not in view.answers:
             allowed = ", ".join(view.answers) or f"none: {view.mends}"
             self.refuse(cursor, request, Refused.ANSWER_IMPOSSIBLE, f"permitted answers: {allowed}")
+            return
+        if view.verdict is Condition.REPLAY_REQUESTED and cursor.phase in STANDING_STILL:
+            self._decide_first(cursor, request)
             return
         match view.verdict:
             case Verdict.START_REFUSED | Verdict.ADOPTED | Verdict.SCOPE_CHANGED:
@@ -319,13 +323,8 @@ class Requests(Part):
                 Refused.REQUEST_REFUSED,
                 "a replay is under way: the head of the line is not read; ask when it is done",
             )
-        elif cursor.phase in (Phase.HELD, Phase.GAP):
-            self.refuse(
-                cursor,
-                request,
-                Refused.REQUEST_REFUSED,
-                f"the partition stands still ({cursor.verdict}): that has to be decided first",
-            )
+        elif cursor.phase in STANDING_STILL:
+            self._decide_first(cursor, request)
         elif cursor.phase is Phase.DELIVERING and cursor.hand is not None:
             self._drop(cursor, request, at)
 
@@ -359,6 +358,14 @@ class Requests(Part):
                 Refused.REQUEST_REFUSED,
                 f"there is no record at {at}: the log ends at {end.high_watermark}",
             )
+
+    def _decide_first(self, cursor: Cursor, request: Request) -> None:
+        self.refuse(
+            cursor,
+            request,
+            Refused.REQUEST_REFUSED,
+            f"the partition stands still ({cursor.verdict}): that has to be decided first",
+        )
 
     def _not_the_head(self, cursor: Cursor, request: Request, head: Offset | None) -> None:
         stands = cursor.next if head is None else head

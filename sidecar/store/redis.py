@@ -466,7 +466,9 @@ class RedisStore(CheckpointStore):
                     return Known(decode_request(reply[1]))
                 case Code.FULL:
                     raise refused(
-                        "FULL", f"{PENDING_MAX} requests of this partition wait for its owner"
+                        "FULL",
+                        f"{PENDING_MAX} requests of this kind ({request.kind}) wait for the "
+                        f"partition's owner already",
                     )
                 case Code.MISPLACED:
                     raise misplaced(reply)

@@ -31,7 +31,7 @@ from sidecar.core.gap import (
     resolve,
     supersede,
 )
-from sidecar.core.request import KEPT_MAX, PENDING_MAX, Request, RequestId
+from sidecar.core.request import KEPT_MAX, PENDING_MAX, Request, RequestId, RequestKind
 from sidecar.core.types import (
     AttemptId,
     Digest,
@@ -662,7 +662,8 @@ async def test_the_same_request_twice_is_left_once(store: AnyStore, group: Group
 
 
 async def test_pending_requests_are_bounded(store: CheckpointStore, group: GroupId) -> None:
-    """One more is refused and changes nothing; an answer makes room."""
+    """By kind: one more is refused and changes nothing; another kind finds its own line, and an
+    answer makes room."""
     requests = [request_of(group, f"r{i:02}", at=float(i)) for i in range(PENDING_MAX)]
     for request in requests:
         assert await store.leave(request) == Known(request)
@@ -670,6 +671,9 @@ async def test_pending_requests_are_bounded(store: CheckpointStore, group: Group
     assert isinstance(full, Unreadable)
     assert full.fault.kind is FaultKind.REFUSED
     assert await asked(store, group) == requests
+    other = next(kind for kind in RequestKind if kind is not requests[0].kind)
+    beside = replace(request_of(group, "beside"), kind=other)
+    assert await store.leave(beside) == Known(beside)
     await store.answer_request(requests[3].done("", at=1.0), owner=None)
     assert await store.leave(request_of(group, "more")) == Known(request_of(group, "more"))
 

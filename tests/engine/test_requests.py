@@ -11,7 +11,7 @@ from sidecar.core.facts import GapChanged, RequestSettled
 from sidecar.core.faults import Component, Fault, FaultKind
 from sidecar.core.gap import Resolution
 from sidecar.core.policy import Adopt, Start
-from sidecar.core.request import Request, RequestId, RequestKind, RequestState
+from sidecar.core.request import PENDING_MAX, Request, RequestId, RequestKind, RequestState
 from sidecar.core.types import Condition, Interval, IsolationLevel, Offset, Partition, Verdict
 from tests.engine.stand import GROUP, P0, TOPIC, Life, Stand, finish
 from tests.fakes.store import AWAY
@@ -53,6 +53,47 @@ def test_a_resolution_that_was_left_is_executed_within_a_second() -> None:
         Resolution.ACCEPTED,
     )
     assert [f.request.id for f in life.facts if isinstance(f, RequestSettled)] == [name]
+
+
+@pytest.mark.parametrize("kind", [k for k in RequestKind if k is not RequestKind.RESOLVE])
+def test_what_waits_for_a_partition_to_go_on_keeps_out_nobody_who_lets_it(
+    kind: RequestKind,
+) -> None:
+    """However many ask for the same: the gap is decided, and then they are heard."""
+    stand, life = at_a_gap()
+    stand.kill(life)
+    arguments: dict[str, Any] = {"from": 0, "to": 2}
+    waiting = [stand.ask(kind, **arguments) for _ in range(PENDING_MAX)]
+    life = stand.start()
+    stand.until(lambda: stand.view(life).state == "gap")
+    name = stand.ask(RequestKind.RESOLVE, stand.gap().id, resolution="accepted")
+    stand.run(3.0)
+    assert stand.asked(name).state is RequestState.DONE
+    stand.ask(RequestKind.CONTINUE)
+    stand.until(lambda: not any(stand.asked(one).pending for one in waiting))
+
+
+def test_a_replay_that_a_commit_asked_for_is_not_answered_while_a_gap_stands() -> None:
+    """The gap comes first, and an answer that waited would be in the way of those to come."""
+    stand = Stand(records=12)
+    life = stand.start()
+    stand.apply(life, 8)
+    stand.kill(life)
+    stand.kafka.reset_offset(GROUP, P0, 3)
+    life = stand.start()
+    stand.until(lambda: stand.view(life).conditions == (Condition.REPLAY_REQUESTED,))
+    (shown,) = life.engine.holds()
+    stand.kill(life)
+    stand.kafka.delete_records(TOPIC, 0, 11)
+    life = stand.start()
+    stand.until(lambda: stand.view(life).state == "gap")
+    name = stand.ask(RequestKind.ANSWER, shown.id, answer="replay")
+    stand.run(1.0)
+    answered = stand.asked(name)
+    assert (answered.code, answered.detail) == (
+        "request-refused",
+        "the partition stands still (retention_loss): that has to be decided first",
+    )
 
 
 def test_a_resolution_that_cannot_hold_is_refused_with_words() -> None:

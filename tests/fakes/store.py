@@ -566,7 +566,8 @@ class FakeStore(CheckpointStore):
         kept = self._kept.setdefault((request.group, request.partition), _Kept())
         if request.id in kept.asked:
             return kept.asked[request.id]
-        if sum(one.pending for one in kept.asked.values()) >= PENDING_MAX:
+        waiting = sum(one.pending and one.kind is request.kind for one in kept.asked.values())
+        if waiting >= PENDING_MAX:
             self.codes.add(Code.FULL)
             return None
         settled = sorted(

@@ -928,6 +928,14 @@ MUTANTS: tuple[Mutant, ...] = (
         (STORE,),
     ),
     Mutant(
+        "requests of all kinds wait in one line",
+        (SAID.HEARD,),
+        LEAVE_LUA,
+        "elseif not read or request.kind == nil or request.kind == kind then",
+        "else",
+        (STORE,),
+    ),
+    Mutant(
         "a hold's answer is taken for another situation",
         (SAID.FOR_ITS_SITUATION,),
         REQUESTS_PY,

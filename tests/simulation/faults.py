@@ -469,12 +469,13 @@ def _replay(world: World) -> None:
 
 
 def _ask_too_often(world: World) -> None:
-    """More than may pend at once, of what is no gap."""
+    """More than may pend at once, of what is no gap or waits until there is none."""
     life = _some(world)
     index = world.some_partition()
     if life is not None and index is not None:
+        kind = world.dice.choice((RequestKind.RESOLVE, RequestKind.REPLAY, RequestKind.ANSWER))
         for _ in range(PENDING_MAX + 1):
-            world.ask(life, Partition(TOPIC, index), RequestKind.RESOLVE, "no gap")
+            world.ask(life, Partition(TOPIC, index), kind, "none", {"from": 0, "to": 1})
 
 
 def _some(world: World) -> Life | None:

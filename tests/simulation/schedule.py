@@ -281,6 +281,10 @@ _WAITS = {
 """What may pend where a partition stands still."""
 
 
+_ENDS = {Phase.GAP: RequestKind.RESOLVE, Phase.HELD: RequestKind.ANSWER}
+"""What lets a partition go on. However much is asked for, there is room to ask for that."""
+
+
 def _at_rest(world: World, began: float) -> bool:
     """Whatever is held has to have been looked at since the faults ended, at `began`: a look that
     began before may be answered after, and tell of them."""
@@ -335,6 +339,9 @@ def _accounts(world: World, *, harmless: bool) -> None:
             oracle.accounted(key, checkpoint.baseline, checkpoint.token.next, gaps, held=held)
             if not held:
                 oracle.outlived(partition, world.named_gaps(partition))
+            ends = _ENDS.get(cursor.phase)
+            if ends is not None and not world.ask(life, partition, ends):
+                raise Violation("liveness", f"{partition}: no room for a request to {ends}")
     for partition in world.partitions:
         receipts, gaps_kept, audit = world.store.sizes(partition)
         if receipts > RECEIPTS_MAX + POLICY.page_records_max or gaps_kept > 256 or audit > 1000:

@@ -143,7 +143,8 @@ class World:
         """One in a few has the id of one that was left before. Its clock may be any."""
         number = RequestId(f"r-{chance % 40}")
         at = float(chance % 11)
-        return Request(number, self.group, T0, RequestKind.SKIP, "", "on-call", "", at)
+        kind = (RequestKind.SKIP, RequestKind.SKIP, RequestKind.REPLAY)[chance % 3]
+        return Request(number, self.group, T0, kind, "", "on-call", "", at)
 
 
 def _run(start: int, count: int, chance: int) -> ReceiptRun:

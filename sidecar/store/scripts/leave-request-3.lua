@@ -4,15 +4,17 @@ no generation and keeps the owner, who is told by the counter of requests; where
 checkpoint there is no counter, and the requests themselves are looked at.
 
 Its `order` is one more than that of any that is kept, so that those that pend are executed as they
-were left, whatever the clocks of those who left them said.
+were left, whatever the clocks of those who left them said. Each kind has its own line: requests to replay
+wait while a gap stands, and the one that resolves it has to find room. What cannot be read may be of
+any kind.
 
 KEYS  1 checkpoint  2 requests  3 audit
-ARGV  1 id  2 JSON, an object without `order`  3 audit entry's JSON  4 requests that may pend  5 requests that are kept
+ARGV  1 id  2 JSON, an object without `order`  3 audit entry's JSON  4 requests of its kind that may pend  5 requests that are kept
 
 Answers
   {INSTALLED, JSON}        it pends, with its order
   {STANDS, JSON}           one with this id is there already
-  {FULL}                   as many pend as may
+  {FULL}                   as many of its kind pend as may
   {DENIED, command}        the right to a command is missing
   {MISPLACED, key, type}   a key holds something else
 ]]
@@ -35,6 +37,7 @@ local refusal = check(requests, 'hash', {'HSET', requests, '', ''}, {'HDEL', req
   or check(checkpoint, 'hash', {'HINCRBY', checkpoint, 'requests', '1'})
 if refusal then return refusal end
 
+local kind = cjson.decode(ARGV[2]).kind
 local all, settled, pending, total, order = call('HGETALL', requests), {}, 0, 0, 0
 for i = 1, #all, 2 do
   if all[i] == ARGV[1] then return {STANDS, all[i + 1]} end
@@ -44,7 +47,7 @@ for i = 1, #all, 2 do
   if read then order = math.max(order, tonumber(request.order) or 0) end
   if read and request.state ~= 'pending' then
     settled[#settled + 1] = {all[i], tonumber(request.settled_at) or 0}
-  else
+  elseif not read or request.kind == nil or request.kind == kind then
     pending = pending + 1
   end
 end
