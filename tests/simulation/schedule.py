@@ -19,6 +19,7 @@ from sidecar.core.recovery import Phase
 from sidecar.core.request import RequestKind
 from sidecar.core.types import GapReason, Outcome, Partition, PartitionState, Verdict
 from sidecar.core.views import AllApplied
+from sidecar.engine.cursor import Cursor
 from sidecar.engine.delivery import PARKED_MAX
 from sidecar.errors import InvariantBroken
 from tests.simulation.faults import (
@@ -281,8 +282,13 @@ _WAITS = {
 """What may pend where a partition stands still."""
 
 
-_ENDS = {Phase.GAP: RequestKind.RESOLVE, Phase.HELD: RequestKind.ANSWER}
-"""What lets a partition go on. However much is asked for, there is room to ask for that."""
+def _decides(cursor: Cursor) -> RequestKind | None:
+    """What lets a partition go on that stands still, if people can. However much is asked for,
+    there has to be room for that."""
+    if cursor.phase is Phase.GAP:
+        return RequestKind.RESOLVE
+    answers = (hold.answers for hold in cursor.hold_views() if hold.verdict is cursor.verdict)
+    return RequestKind.ANSWER if cursor.phase is Phase.HELD and any(answers) else None
 
 
 def _at_rest(world: World, began: float) -> bool:
@@ -339,9 +345,9 @@ def _accounts(world: World, *, harmless: bool) -> None:
             oracle.accounted(key, checkpoint.baseline, checkpoint.token.next, gaps, held=held)
             if not held:
                 oracle.outlived(partition, world.named_gaps(partition))
-            ends = _ENDS.get(cursor.phase)
-            if ends is not None and not world.ask(life, partition, ends):
-                raise Violation("liveness", f"{partition}: no room for a request to {ends}")
+            decides = _decides(cursor)
+            if decides is not None and not world.ask(life, partition, decides):
+                raise Violation("liveness", f"{partition}: no room for a request to {decides}")
     for partition in world.partitions:
         receipts, gaps_kept, audit = world.store.sizes(partition)
         if receipts > RECEIPTS_MAX + POLICY.page_records_max or gaps_kept > 256 or audit > 1000:
