@@ -13,7 +13,7 @@ from sidecar.core.evidence import Cue, Evidence, Stored
 from sidecar.core.facts import (
     GapChanged,
 )
-from sidecar.core.faults import Known
+from sidecar.core.faults import Known, Unreadable
 from sidecar.core.gap import (
     Gap,
     GapEvent,
@@ -80,8 +80,28 @@ class Gaps(Part):
             judged.detail,
             self._with_unconfirmed(cursor, judged, verdict.describe(evidence)),
             judged.supersedes,
-            judged.gap_id,
+            judged.gap_id or self._name_of_what_stands(cursor, judged, evidence),
         )
+
+    @staticmethod
+    def _name_of_what_stands(
+        cursor: Cursor, judged: verdict.Open, evidence: Evidence
+    ) -> GapId | None:
+        """A store that forgot, or went back, may have lost the gap that stands here before a commit
+        named it, or before the look read that commit. It is the same loss, under the same name,
+        also when the older commit tells it from further back."""
+        gap, stored = cursor.gap, evidence.stored
+        if gap is None or isinstance(stored, Unreadable):
+            return None
+        if isinstance(stored, Known) and stored.value.checkpoint.generation >= gap.generation:
+            return None
+        same = (
+            gap.state.holds
+            and gap.reason is judged.reason
+            and gap.topic_id == judged.base.identity.topic_id
+            and judged.interval.first <= gap.interval.first
+        )
+        return gap.id if same else None
 
     def _joins(self, cursor: Cursor, judged: verdict.Open) -> bool:
         """What is lost between accepting a loss and the first record read is part of that loss:

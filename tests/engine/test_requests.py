@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sidecar.core import gap as gaps
-from sidecar.core.facts import GapChanged, RequestSettled
+from sidecar.core.facts import GapChanged, GapOpened, RequestSettled
 from sidecar.core.faults import Component, Fault, FaultKind
 from sidecar.core.gap import Resolution
 from sidecar.core.policy import Adopt, Start
@@ -834,3 +834,22 @@ def test_what_lies_before_the_history_is_not_delivered_again() -> None:
     assert refused.state is RequestState.REFUSED
     assert refused.detail == "the history of the partition begins at 8"
     assert replayed(stand, life) == []
+
+
+def test_a_store_that_forgets_a_gap_before_a_commit_names_it_renames_nothing() -> None:
+    """Who watches the gap, and who decides it by its name, goes on with it."""
+    stand = Stand(records=12)
+    life = stand.start()
+    stand.apply(life, 4)
+    stand.kill(life)
+    stand.kafka.delete_records(TOPIC, 0, 8)
+    stand.kafka.fail("commit", AWAY, times=None)
+    life = stand.start()
+    stand.until(lambda: stand.view(life).state == "gap")
+    gap = stand.gap().id
+    stand.store.flush()
+    stand.until(lambda: len([f for f in life.facts if isinstance(f, GapOpened)]) == 2)
+    assert stand.gap().id == gap
+    name = stand.ask(RequestKind.RESOLVE, gap, resolution="accepted")
+    stand.until(lambda: not stand.asked(name).pending)
+    assert stand.asked(name).state is RequestState.DONE
