@@ -30,7 +30,11 @@ def chunk(seeds: range) -> Tally:
     tally = Tally()
     began = time.process_time()
     for seed in seeds:
-        tally.note(seed, run_seed(seed))
+        try:
+            tally.note(seed, run_seed(seed))
+        except Exception as error:
+            error.add_note(f"in seed {seed}")
+            raise
     tally.cpu_seconds = time.process_time() - began
     return tally
 

@@ -435,7 +435,7 @@ def _pause(world: World) -> None:
     life = _some(world)
     if life is None:
         return
-    for partition, cursor in life.engine.cursors.items():
+    for partition, cursor in [*life.engine.cursors.items()]:  # one asked may leave
         if world.dice.chance(50):
             checkpoint = cursor.checkpoint
             paused = checkpoint is not None and checkpoint.paused is not None
@@ -448,7 +448,7 @@ def _skip(world: World) -> None:
     life = _some(world)
     if life is None:
         return
-    for partition, cursor in life.engine.cursors.items():
+    for partition, cursor in [*life.engine.cursors.items()]:  # one asked may leave
         head = None if cursor.hand is None else cursor.hand.head
         near = [at for at in (head, head, cursor.blocked_at, cursor.next) if at is not None]
         if near and world.dice.chance(60):
@@ -461,7 +461,7 @@ def _replay(world: World) -> None:
     life = _some(world)
     if life is None:
         return
-    for partition, cursor in life.engine.cursors.items():
+    for partition, cursor in [*life.engine.cursors.items()]:  # one asked may leave
         if cursor.next and world.dice.chance(60):
             first = world.dice.between(max(0, cursor.next - 8), cursor.next - 1)
             end = world.dice.between(first, cursor.next + world.dice.choice((0, 0, 1)))

@@ -300,6 +300,9 @@ def _at_rest(world: World, began: float) -> bool:
             return False
         for partition, cursor in life.engine.cursors.items():
             owned.add(partition)
+            decides = _decides(cursor)
+            if decides is not None and not world.store.room(partition, decides):
+                return False
             if cursor.state in (PartitionState.GAP, PartitionState.HELD):
                 blocked = cursor.verdict is Verdict.BLOCKED_RECORD
                 looked_again = (
@@ -345,9 +348,6 @@ def _accounts(world: World, *, harmless: bool) -> None:
             oracle.accounted(key, checkpoint.baseline, checkpoint.token.next, gaps, held=held)
             if not held:
                 oracle.outlived(partition, world.named_gaps(partition))
-            decides = _decides(cursor)
-            if decides is not None and not world.ask(life, partition, decides):
-                raise Violation("liveness", f"{partition}: no room for a request to {decides}")
     for partition in world.partitions:
         receipts, gaps_kept, audit = world.store.sizes(partition)
         if receipts > RECEIPTS_MAX + POLICY.page_records_max or gaps_kept > 256 or audit > 1000:

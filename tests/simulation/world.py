@@ -22,7 +22,13 @@ from sidecar.core.faults import Answer, Fault, Known, Reading
 from sidecar.core.gap import Gap, Resolution, fenced
 from sidecar.core.policy import Adopt, OnGap, Policy, Start
 from sidecar.core.recovery import Phase
-from sidecar.core.request import Request, RequestId, RequestKind, resolve_arguments
+from sidecar.core.request import (
+    PENDING_MAX,
+    Request,
+    RequestId,
+    RequestKind,
+    resolve_arguments,
+)
 from sidecar.core.types import (
     Fields,
     GapId,
@@ -164,6 +170,11 @@ class WatchedStore(FakeStore):
     def pending(self, partition: Partition) -> set[RequestKind]:
         """Kinds of requests that wait for the owner."""
         return {one.kind for one in self._asked(partition).values() if one.pending}
+
+    def room(self, partition: Partition, kind: RequestKind) -> bool:
+        """Whether one more request of this kind would be taken."""
+        asked = self._asked(partition).values()
+        return sum(one.pending and one.kind is kind for one in asked) < PENDING_MAX
 
     def standing(self, partition: Partition) -> Checkpoint | None:
         kept = self._kept.get((GROUP, partition))
