@@ -111,7 +111,7 @@ def _soaked(seconds: float, chance: random.Random) -> dict[str, Any]:
             soak.act(action)
         sampler.stop()
         progress.say("coming to rest", soak, sampler)
-        account, gaps = soak.settle()
+        account, gaps, forgotten = soak.settle()
         soak.watch.stop()
         progress.end()
         slopes = sampler.slopes()
@@ -121,6 +121,7 @@ def _soaked(seconds: float, chance: random.Random) -> dict[str, Any]:
         ok = still and not faults and all(one.ok for one in slopes)
         _show(slopes)
         print(account)
+        print(f"{len(gaps)} gaps in the store, {len(forgotten)} decided ones that it forgot")
         print(f"{soak.watch.looks} looks at commits; {revocations} revocations; {soak.done}")
         print("\n".join(faults[:20]))
         return {
@@ -131,6 +132,7 @@ def _soaked(seconds: float, chance: random.Random) -> dict[str, Any]:
             "repeated_flagged": account.repeated_flagged,
             "in_gaps": account.in_gaps,
             "gaps": len(gaps),
+            "gaps_forgotten_by_the_store": len(forgotten),
             "faults": faults[:100],
             "inflicted": soak.done,
             "revocations": revocations,

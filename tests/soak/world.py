@@ -11,6 +11,7 @@ import contextlib
 import random
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,17 @@ BATCH = 4
 RECEIPTS = 1_000
 """Retained for each partition: few, so that the store is as full as it gets within a minute."""
 AWAY_SECONDS = 90.0
+
+
+@dataclass(frozen=True)
+class Told:
+    """A gap as a sidecar's log told of it."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int | None
+    state: str
 
 
 class Soak:
@@ -126,8 +138,10 @@ class Soak:
 
     # The end
 
-    def settle(self) -> tuple[Account, list[GapSeen]]:
-        """Everything at rest; what became of every record."""
+    def settle(self) -> tuple[Account, list[GapSeen], list[Told]]:
+        """Everything at rest; what became of every record. A store that forgets may forget the
+        entry of a gap that was decided meanwhile: such a gap is known by what was logged, and one
+        that nobody decided is not accepted so."""
         if self.visitor.running:
             self.visitor.terminate()
         self.load.stop()
@@ -147,7 +161,28 @@ class Soak:
         for application in self.world.applications:
             application.stop()
         gaps = self.residents[0].api().gaps()
-        return self.world.account(gaps), gaps
+        kept = {gap.id for gap in gaps}
+        forgotten = [
+            told
+            for name, told in self._told().items()
+            if name not in kept and told.state == "resolved"
+        ]
+        return self.world.account([*gaps, *forgotten]), gaps, forgotten
+
+    def _told(self) -> dict[str, Told]:
+        """By the gap's id, what was logged of it last."""
+        told = [
+            event
+            for member in self.world.sidecars
+            for name in ("gap_opened", "gap_changed")
+            for event in member.events(name)
+        ]
+        return {
+            event["gap"]: Told(
+                *(event[field] for field in ("topic", "partition", "first", "end", "state"))
+            )
+            for event in sorted(told, key=lambda event: str(event["timestamp"]))
+        }
 
     def close(self) -> None:
         with contextlib.suppress(AssertionError):  # said already, or of no matter any more
