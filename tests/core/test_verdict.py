@@ -9,11 +9,12 @@ from itertools import product
 import pytest
 
 from sidecar.core import verdict
-from sidecar.core.checkpoint import RegisteredTopic
+from sidecar.core.checkpoint import Paused, RegisteredTopic, Replaying
 from sidecar.core.evidence import Committed, Cue, Evidence, LogEnd, TopicDescription
 from sidecar.core.faults import ABSENT, Component, FaultKind, Known
 from sidecar.core.gap import Gap, GapState
 from sidecar.core.policy import Adopt
+from sidecar.core.request import RequestId
 from sidecar.core.types import (
     ClusterId,
     GapId,
@@ -126,6 +127,21 @@ def test_a_restore_takes_the_greater_generation_of_both_testimonies() -> None:
     assert judged.horizon_unknown
     assert judged.expected == checkpoint(lineage=1).expected
     assert judged.remembered == witness(110).tail
+
+
+def test_a_restore_keeps_what_the_store_still_knows_of_people() -> None:
+    """A pause, and what is to be delivered again: the witness says nothing of them."""
+    paused = Paused("on-call", "maintenance", 1.0)
+    replaying = Replaying(RequestId("r"), "on-call", Offset(20), Offset(25), Offset(30))
+    asked = Interval(Offset(10), Offset(20))
+    held = checkpoint(90, paused=paused, replaying=replaying, replay=asked)
+    named = WitnessGap(GapId("g"), GapReason.RETENTION_LOSS, Interval(Offset(110), Offset(120)))
+    for committed in (ours(110), ours(110, gap=named)):
+        judged = judge(evidence(stored=stored(held), committed=committed), POLICY)
+        assert isinstance(judged, Go | Open)
+        base = judged.base
+        assert base.token.next == 110
+        assert (base.paused, base.replaying, base.replay) == (paused, replaying, asked)
 
 
 def test_a_foreign_commit_behind_is_written_down_as_a_request() -> None:

@@ -321,6 +321,20 @@ def test_a_replay_that_somebody_asked_for_by_committing_is_dismissed_by_an_answe
     assert stand.view(life).conditions == ()
 
 
+def test_an_answer_to_another_situation_answers_nothing() -> None:
+    stand = Stand(records=12)
+    life = stand.start()
+    stand.apply(life, 8)
+    stand.kill(life)
+    stand.kafka.reset_offset(GROUP, P0, 3)
+    life = stand.start()
+    stand.until(lambda: stand.view(life).conditions == (Condition.REPLAY_REQUESTED,))
+    name = stand.ask(RequestKind.ANSWER, "h-of-another", answer="dismiss")
+    stand.run(1.0)
+    assert stand.asked(name).code == "hold-unknown"
+    assert stand.view(life).conditions == (Condition.REPLAY_REQUESTED,)
+
+
 def test_what_cannot_be_answered_says_what_mends_it() -> None:
     """And an answer to it is refused with the same words."""
     stand = Stand(records=3)
@@ -590,6 +604,30 @@ def ask_again(stand: Stand, first: int | None, end: int) -> RequestId:
     return stand.ask(RequestKind.REPLAY, **arguments)
 
 
+NONE = "the interval is none: `from` has to be below `to`"
+
+
+@pytest.mark.parametrize(
+    ("first", "end", "why"),
+    [
+        (4, 4, NONE),
+        (6, 2, NONE),
+        (-1, 3, NONE),
+        (None, 3, NONE),
+        (0, 9, "only what was applied can be delivered again, and the position is 8"),
+    ],
+)
+def test_only_what_was_applied_is_delivered_again(first: int | None, end: int, why: str) -> None:
+    """Not one record more; and it is said why."""
+    stand = Stand(records=12)
+    life = stand.start()
+    stand.apply(life, 8)
+    name = ask_again(stand, first, end)
+    stand.run(1.0)
+    refused = stand.asked(name)
+    assert (refused.state, refused.detail) == (RequestState.REFUSED, why)
+
+
 def replayed(stand: Stand, life: Life) -> list[int]:
     """Takes and applies what comes, as long as something does."""
     offsets: list[int] = []
@@ -763,16 +801,6 @@ def test_a_replay_ends_when_the_log_start_passes_all_that_is_left_of_it() -> Non
     page = stand.take(life)
     assert page is not None
     assert page.first == 8
-
-
-@pytest.mark.parametrize(("first", "end"), [(4, 4), (6, 2), (0, 9), (-1, 3), (None, 3)])
-def test_only_what_was_applied_is_delivered_again(first: int | None, end: int) -> None:
-    stand = Stand(records=12)
-    life = stand.start()
-    stand.apply(life, 8)
-    name = ask_again(stand, first, end)
-    stand.run(1.0)
-    assert stand.asked(name).state is RequestState.REFUSED
 
 
 def test_a_leader_that_changes_interrupts_a_replay_and_loses_nothing_of_it() -> None:
