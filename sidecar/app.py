@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import faulthandler
 import gc
 import secrets
 import signal
@@ -60,6 +61,8 @@ def run(settings: Settings, engine: MakeEngine = Engine) -> int:
 
     `SettingsError` when librdkafka refuses a property: only it knows them all.
     """
+    # The client is native code: when that falls over, what every thread was doing is all there is.
+    faulthandler.enable()
     check_client(settings)
     # Pages are many short-lived tuples and no cycles, so counting what was made says nothing about
     # garbage. What makes cycles (errors with their tracebacks, connections) comes with trouble, and

@@ -1,6 +1,8 @@
 """Killed at any moment: every record is accounted for by what the application itself wrote down."""
 
+import os
 import random
+import signal
 import threading
 
 import pytest
@@ -118,3 +120,14 @@ def test_a_clean_restart_flags_nothing_and_holds_nothing(world: World) -> None:
     assert page is not None
     assert not any(record.redelivered for record in page.records)
     assert page.first == 60
+
+
+def test_a_client_that_falls_over_says_what_every_thread_was_doing(world: World) -> None:
+    """It is native code: nothing else is left to be told of."""
+    world.topic()
+    sidecar = world.sidecar()
+    os.kill(sidecar.pid, signal.SIGSEGV)
+    assert sidecar.ended() == -signal.SIGSEGV
+    words = sidecar.log_tail(200)
+    assert "Fatal Python error: Segmentation fault" in words
+    assert "sidecar/kafka/consumer.py" in words
