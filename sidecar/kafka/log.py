@@ -5,6 +5,12 @@ never waits for a broker and the consumer's own thread is never held up; and it 
 where the consumer's cached watermarks may be stale.
 
 One question is *not* asked of the admin client: what the group committed, see `group_offsets`.
+And one is asked of it only when it knows the leaders: offsets. While it does not, librdkafka (2.16)
+looks for them on the asking thread, and on its own thread as soon as any metadata arrives. Where
+both do so at once, with one object, it follows a null pointer, and the process is gone
+(`rd_kafka_topic_partition_list_query_leaders_async`). So metadata is had first, by one for all who
+ask, and again before the client forgets it (`metadata.max.age.ms`, 15 minutes) or when a leader did
+not answer.
 
 Each element of an answer is judged by itself: one partition that cannot be read takes nothing away
 from the others. A client whose answers stay those of an old cluster state (it was seen to answer
@@ -81,6 +87,7 @@ REFUSED_SECONDS = 1.0
 """How long a question is left open while the brokers refuse our credentials: one of several may
 still take them."""
 TOPIC_CONFIG_SECONDS = 60.0
+LEADERS_SECONDS = 300.0
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 # Kafka's words for "this cluster gives its topics no IDs".
@@ -139,12 +146,16 @@ class _Client:
     """One admin client.
 
     `refusals`: of its credentials, as its callback noted them; questions then only time out.
+    `leaders_until`: by topic, until when it surely knows them. `learning`: by topic, the question
+    about them that is under way.
     """
 
     admin: AdminClient
     refusals: list[Fault]
     suspicion: Suspicion = field(default_factory=Suspicion)
     controller_seen: bool = False
+    leaders_until: dict[str, float] = field(default_factory=dict)
+    learning: dict[str, asyncio.Task[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,6 +517,9 @@ class KafkaLog:
     ) -> dict[Partition, Any]:
         if not partitions:
             return {}
+        failed = await self._learn_leaders({p.topic for p in partitions})
+        if failed is not None:
+            return dict.fromkeys(partitions, failed)
         asked = {_topic_partition(p): p for p in partitions}
         answers = await self._ask(
             lambda admin: admin.list_offsets(
@@ -517,8 +531,38 @@ class KafkaLog:
         for element, answer in answers.items():
             if not isinstance(answer, _Failed) and answer.offset < 0:
                 answer = _Failed(TimeoutError("the leader gave no offset"))
+            if isinstance(answer, _Failed) and self._client is not None:
+                self._client.leaders_until.pop(element.topic, None)
             by_partition[asked[element]] = answer
         return by_partition
+
+    async def _learn_leaders(self, topics: Collection[str]) -> _Failed | None:
+        """So that the client knows them. Why it must is said at the top. What the brokers say of a
+        topic itself is no matter here: whoever asks for its offsets is told."""
+        client = await self._usable_client()
+        if isinstance(client, _Failed):
+            return client
+        now = self._clock()
+        unknown = [topic for topic in topics if client.leaders_until.get(topic, now) <= now]
+        for topic in unknown:
+            if topic not in client.learning:
+                client.learning[topic] = asyncio.create_task(self._learn(client, topic))
+        learning = [client.learning[topic] for topic in unknown]
+        if learning:
+            await asyncio.wait(learning)
+        return next((task.result() for task in learning if task.result() is not None), None)
+
+    async def _learn(self, client: _Client, topic: str) -> _Failed | None:
+        try:
+            metadata = await self._metadata(topic)
+        finally:
+            del client.learning[topic]
+        if isinstance(metadata, _Failed):
+            return metadata
+        found = metadata.topics.get(topic)
+        if found is not None and all(one.leader >= 0 for one in found.partitions.values()):
+            client.leaders_until[topic] = self._clock() + LEADERS_SECONDS
+        return None
 
     async def _topics_by_name(self, names: Collection[str]) -> dict[str, Reading[TopicDescription]]:
         """From metadata, which has no IDs."""
