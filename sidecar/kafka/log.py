@@ -543,25 +543,30 @@ class KafkaLog:
         if isinstance(client, _Failed):
             return client
         now = self._clock()
-        unknown = [topic for topic in topics if client.leaders_until.get(topic, now) <= now]
-        for topic in unknown:
-            if topic not in client.learning:
-                client.learning[topic] = asyncio.create_task(self._learn(client, topic))
-        learning = [client.learning[topic] for topic in unknown]
+        unknown = {topic for topic in topics if client.leaders_until.get(topic, now) <= now}
+        unasked = unknown.difference(client.learning)
+        if unasked:
+            task = asyncio.create_task(self._learn(client, unasked))
+            client.learning.update(dict.fromkeys(unasked, task))
+        learning = {client.learning[topic] for topic in unknown}
         if learning:
             await asyncio.wait(learning)
         return next((task.result() for task in learning if task.result() is not None), None)
 
-    async def _learn(self, client: _Client, topic: str) -> _Failed | None:
+    async def _learn(self, client: _Client, topics: Collection[str]) -> _Failed | None:
+        """One request, however many topics: several are asked of with all that there are."""
         try:
-            metadata = await self._metadata(topic)
+            metadata = await self._metadata(next(iter(topics)) if len(topics) == 1 else None)
         finally:
-            del client.learning[topic]
+            for topic in topics:
+                del client.learning[topic]
         if isinstance(metadata, _Failed):
             return metadata
-        found = metadata.topics.get(topic)
-        if found is not None and all(one.leader >= 0 for one in found.partitions.values()):
-            client.leaders_until[topic] = self._clock() + LEADERS_SECONDS
+        until = self._clock() + LEADERS_SECONDS
+        for topic in topics:
+            found = metadata.topics.get(topic)
+            if found is not None and all(one.leader >= 0 for one in found.partitions.values()):
+                client.leaders_until[topic] = until
         return None
 
     async def _topics_by_name(self, names: Collection[str]) -> dict[str, Reading[TopicDescription]]:

@@ -32,6 +32,18 @@ def at_a_gap() -> tuple[Stand, Life]:
     return stand, life
 
 
+def asked_by_a_commit() -> tuple[Stand, Life]:
+    """Applied up to 8, and a foreign hand went back to 3: it is asked whether to deliver again."""
+    stand = Stand(records=12)
+    life = stand.start()
+    stand.apply(life, 8)
+    stand.kill(life)
+    stand.kafka.reset_offset(GROUP, P0, 3)
+    life = stand.start()
+    stand.until(lambda: stand.view(life).conditions == (Condition.REPLAY_REQUESTED,))
+    return stand, life
+
+
 # --- gaps -----------------------------------------------------------------------------------------
 
 
@@ -75,13 +87,7 @@ def test_what_waits_for_a_partition_to_go_on_keeps_out_nobody_who_lets_it(
 
 def test_a_replay_that_a_commit_asked_for_is_not_answered_while_a_gap_stands() -> None:
     """The gap comes first, and an answer that waited would be in the way of those to come."""
-    stand = Stand(records=12)
-    life = stand.start()
-    stand.apply(life, 8)
-    stand.kill(life)
-    stand.kafka.reset_offset(GROUP, P0, 3)
-    life = stand.start()
-    stand.until(lambda: stand.view(life).conditions == (Condition.REPLAY_REQUESTED,))
+    stand, life = asked_by_a_commit()
     (shown,) = life.engine.holds()
     stand.kill(life)
     stand.kafka.delete_records(TOPIC, 0, 11)
@@ -301,13 +307,7 @@ def test_an_answer_that_is_not_permitted_is_refused_with_those_that_are(answer: 
 
 def test_a_replay_that_somebody_asked_for_by_committing_is_dismissed_by_an_answer() -> None:
     """It is listed among the holds though nothing is held, and gone for good after the answer."""
-    stand = Stand(records=12)
-    life = stand.start()
-    stand.apply(life, 8)
-    stand.kill(life)
-    stand.kafka.reset_offset(GROUP, P0, 3)
-    life = stand.start()
-    stand.until(lambda: stand.view(life).conditions == (Condition.REPLAY_REQUESTED,))
+    stand, life = asked_by_a_commit()
     (shown,) = life.engine.holds()
     assert (shown.verdict, shown.answers) == (Condition.REPLAY_REQUESTED, ("replay", "dismiss"))
     name = stand.ask(RequestKind.ANSWER, shown.id, answer="dismiss")
@@ -322,13 +322,7 @@ def test_a_replay_that_somebody_asked_for_by_committing_is_dismissed_by_an_answe
 
 
 def test_an_answer_to_another_situation_answers_nothing() -> None:
-    stand = Stand(records=12)
-    life = stand.start()
-    stand.apply(life, 8)
-    stand.kill(life)
-    stand.kafka.reset_offset(GROUP, P0, 3)
-    life = stand.start()
-    stand.until(lambda: stand.view(life).conditions == (Condition.REPLAY_REQUESTED,))
+    stand, life = asked_by_a_commit()
     name = stand.ask(RequestKind.ANSWER, "h-of-another", answer="dismiss")
     stand.run(1.0)
     assert stand.asked(name).code == "hold-unknown"

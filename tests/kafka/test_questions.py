@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, Uuid
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without __all__
     AclOperation,
+    AdminClient,
     ResourceType,
 )
 
@@ -164,6 +165,59 @@ async def test_every_committed_offset_of_a_group_is_found(kafka: KafkaBroker, na
     assert isinstance(answer, Known)
     assert set(answer.value) == {Partition(topic, 1) for topic in topics[:2]}
     assert {c.metadata for c in answer.value.values()} == {"w"}
+    await log.close()
+
+
+class Noted(AdminClient):
+    """Writes down what it is asked for, and when metadata came."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.said: list[str] = []
+
+    def list_topics(self, *args: Any, **named: Any) -> Any:
+        answer = super().list_topics(*args, **named)
+        self.said.append("metadata")
+        return answer
+
+    def list_offsets(self, *args: Any, **named: Any) -> Any:
+        self.said.append("offsets")
+        return super().list_offsets(*args, **named)
+
+
+@pytest.mark.kafka
+async def test_a_client_is_asked_for_offsets_when_it_knows_the_leaders(
+    kafka: KafkaBroker, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it does not, two questions at once may end the process. One question about them serves
+    all who ask, of however many topics, and is asked again before the client forgets."""
+    made: list[Noted] = []
+
+    def make(*args: Any, **named: Any) -> Noted:
+        made.append(Noted(*args, **named))
+        return made[-1]
+
+    monkeypatch.setattr("sidecar.kafka.log.AdminClient", make)
+    topics = [names.topic() for _ in range(3)]
+    for topic in topics:
+        await asyncio.to_thread(Outsider(kafka).create, topic, 2)
+    partitions = [Partition(topic, index) for topic in topics for index in range(2)]
+    now = [0.0]
+    settings = ClientSettings(kafka.bootstrap, GroupId(names.group()), tuple(topics))
+    log = KafkaLog(settings, clock=lambda: now[0])
+
+    async def ask() -> list[str]:
+        """Everything at once; what the client heard."""
+        before = len(made[0].said) if made else 0
+        ends, starts = await asyncio.gather(log.log_ends(partitions), log.log_starts(partitions))
+        assert all(isinstance(answer, Known) for answer in (*ends.values(), *starts.values()))
+        (client,) = made
+        return client.said[before:]
+
+    assert await ask() == ["metadata", *["offsets"] * 3]
+    assert await ask() == ["offsets"] * 3
+    now[0] = 301.0
+    assert await ask() == ["metadata", *["offsets"] * 3]
     await log.close()
 
 
