@@ -52,6 +52,8 @@ class Context:
         self.client_faulted = False
         self.store_refused: str | None = None
         self.now = Instant(0.0, 0.0)
+        self.offers_from = 0.0
+        """Nothing is handed out before this time, monotonic."""
         self.out: list[m.Command] = []
         self.looks: dict[Partition, Cue] = {}
         self.touched: set[Partition] = set()

@@ -101,6 +101,8 @@ class Delivery(Part):
             return False
         if cursor.checkpoint is None or cursor.checkpoint.paused is not None:
             return False
+        if now < self.context.offers_from:
+            return False
         if now - cursor.owner_seen_at >= self.context.policy.session_timeout_seconds / 2:
             return False
         page = hand.page

@@ -85,12 +85,22 @@ class Engine:
 
     def step(self, event: m.Event, now: Instant) -> list[m.Command]:
         """What is to be done, now that `event` happened. Raises only `InvariantBroken`."""
+        self._notice_standstill(now)
         self.context.now = now
         self.context.out = []
         self.context.touched = set()
         self._take(event)
         self._after()
         return self.context.out
+
+    def _notice_standstill(self, now: Instant) -> None:
+        """A process that stood still for long (it is ticked all the while otherwise) may be out of
+        the group, and its client is told so only with the next heartbeat. Until that has had time
+        to come, a mark of ours in the store is no word on who has the partition: whoever was given
+        it may be about to claim it."""
+        half = self.context.policy.session_timeout_seconds / 2
+        if 0.0 < self.context.now.monotonic <= now.monotonic - half:
+            self.context.offers_from = now.monotonic + half
 
     def _take(self, event: m.Event) -> None:  # one row for each event
         match event:
