@@ -928,6 +928,22 @@ MUTANTS: tuple[Mutant, ...] = (
         (STORE,),
     ),
     Mutant(
+        "a gap that the store forgot gets another name",
+        (INV.GAP_OUTLIVES,),
+        "sidecar/engine/gaps.py",
+        "judged.gap_id or self._name_of_what_stands(cursor, judged, evidence),",
+        "judged.gap_id,",
+        ASKED,
+    ),
+    Mutant(
+        "one that stood still for long hands out at once",
+        (INV.REDELIVERY_FLAGGED,),
+        DELIVERY_PY,
+        "        if now < self.context.offers_from:\n            return False\n",
+        "",
+        (f"{ENGINE}/test_membership.py",),
+    ),
+    Mutant(
         "requests of all kinds wait in one line",
         (SAID.HEARD,),
         LEAVE_LUA,
