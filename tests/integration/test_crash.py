@@ -20,16 +20,24 @@ KILLS = 20
 @pytest.mark.slow
 @pytest.mark.timeout(150)
 def test_twenty_kills_at_random_moments_under_load_lose_nothing(world: World) -> None:
-    """`kill -9`, twenty times under load: every record is applied, each repetition is flagged,
-    order holds, and no commit ever exceeded what the store had acknowledged."""
+    """`kill -9`, twenty times under load, the last time between an effect and its report: every
+    record is applied, each repetition is flagged, order holds, and no commit ever exceeded what the
+    store had acknowledged."""
     topic = world.topic(3)
     places = [(topic, partition) for partition in range(3)]
     load = Load(world, topic, 3)
     sidecar = world.sidecar(static=True)
     watch = world.watch_commits(*places)
-    application = world.application(sidecar, records_max=25)
+    due, struck = threading.Event(), threading.Event()
+
+    def strike(_: Page) -> None:
+        if due.is_set() and not struck.is_set():
+            sidecar.kill()
+            struck.set()
+
+    application = world.application(sidecar, records_max=25, before_report=strike)
     chance = random.Random(20)
-    for _ in range(KILLS):
+    for _ in range(KILLS - 1):
         seen = world.ledger.count
         # Some kills hit the recovery itself, most hit delivery.
         early = chance.random() < 0.3
@@ -38,6 +46,9 @@ def test_twenty_kills_at_random_moments_under_load_lose_nothing(world: World) ->
         threading.Event().wait(chance.uniform(0.0, 0.7))
         sidecar.kill()
         sidecar.start()
+    due.set()
+    assert struck.wait(30)
+    sidecar.start()
     load.stop()
     world.deliver_all(sidecar, *places)
     application.stop()
