@@ -502,8 +502,10 @@ class Requests(Part):
                 cursor.answered[event.request.id] = self.context.now.monotonic
             self.context.note(RequestSettled(event.answer.value))
         elif cursor is not None:
-            # Somebody else answers it, or it is to be answered again: the store knows.
-            cursor.answered.pop(event.request.id, None)
+            # Somebody else answers it, or it is to be answered again: the store knows. What was
+            # read before does not, since the answer may stand all the same.
+            if event.request.id in cursor.answered:
+                cursor.answered[event.request.id] = self.context.now.monotonic
             cursor.heard = None
             if event.answer.fault.kind is not FaultKind.REFUSED:
                 self.context.note(FaultMet(event.answer.fault, cursor.partition))

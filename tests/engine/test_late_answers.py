@@ -14,6 +14,7 @@ from sidecar.core.views import PageOffer
 from sidecar.engine import messages as m
 from sidecar.ports import Revoked
 from tests.engine.rig import GROUP, PARTITION, TOPIC, Rig, finished
+from tests.fakes.store import Mishap
 
 OF_ALL: dict[str, Any] = {"from": 0, "to": 3}
 """Of what is applied at rest."""
@@ -52,6 +53,34 @@ def test_a_request_whose_answer_is_on_its_way_is_not_executed_again() -> None:
     leave(rig, "second", RequestKind.SKIP, offset=7)
     rig.run(2.0)
     assert [question.request.id for question in rig.withheld] == ["first", "second"]
+
+
+def test_a_refusal_that_may_stand_is_not_taken_back_by_what_was_read_before_it() -> None:
+    """Its reply was lost, and the position moved on meanwhile: what was refused would be possible
+    now. Only what is read of the store after the loss tells whether the refusal stands."""
+    rig = resting()
+    rig.withholding = (m.AnswerRequest, m.AskOwners)
+    beyond: dict[str, Any] = {"from": 0, "to": 4}
+    leave(rig, "again", RequestKind.REPLAY, **beyond)
+    rig.run(1.0)
+    (heard,) = rig.withheld
+    rig.answer(heard)
+    rig.run(1.0)
+    refusal, watch = rig.withheld
+    before = m.OwnersAnswered(
+        watch.ask,
+        finished(rig.store.watch(GROUP, [PARTITION])),
+        rig.now,
+        finished(rig.store.requests(GROUP, [PARTITION])),
+    )
+    rig.consume(1)
+    rig.store.fail(Mishap.REPLY_LOST, method="answer_request")
+    rig.answer(refusal)
+    rig.give(before)
+    rig.withholding = ()
+    rig.run(2.0)
+    assert asked(rig, "again").state is RequestState.REFUSED
+    assert rig.page().offsets[0] == 6
 
 
 def test_a_partition_that_is_given_back_executes_nothing_more() -> None:
