@@ -76,13 +76,19 @@ Enrolment: TypeAlias = Create | Register | CannotEnrol | StartRefused
 
 
 NO_ANSWERS: Mapping[Partition, Start] = MappingProxyType({})
+NONE_LASTING: Mapping[str, TopicId] = MappingProxyType({})
 
 
 def enrol(
-    evidence: GroupEvidence, policy: Policy, *, answered: Mapping[Partition, Start] = NO_ANSWERS
+    evidence: GroupEvidence,
+    policy: Policy,
+    *,
+    answered: Mapping[Partition, Start] = NO_ANSWERS,
+    lasting: Mapping[str, TopicId] = NONE_LASTING,
 ) -> Enrolment:
     """What to write down. `answered`: where somebody said that a partition begins, which counts
-    for that partition alone; the others that the policy refuses are left out until they are."""
+    for that partition alone; the others that the policy refuses are left out until they are.
+    `lasting`: IDs that topics were described by for so long that they take the place of others."""
     if isinstance(evidence.registry, Unreadable):
         return CannotEnrol(evidence.registry.fault)
     if isinstance(evidence.committed, Unreadable):
@@ -101,7 +107,10 @@ def enrol(
         described = reading.value
         known = None if standing is None else standing.topics.get(name)
         again = known is not None and known.topic_id != described.topic_id
-        if known is None or again:
+        if again:
+            replaces = known is not None and known.topic_id is not None
+            if replaces and described.topic_id != lasting.get(name):
+                continue  # a broker that lags behind may have said so
             known = None
         topics[name] = RegisteredTopic(
             described.topic_id,

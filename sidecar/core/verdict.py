@@ -140,9 +140,11 @@ def start_refused() -> Hold:
 
 @dataclass(frozen=True, slots=True)
 class Enrol:
-    """The store's registry does not know this group, topic or partition yet."""
+    """The store's registry does not know this group, topic or partition yet. `topic_id`: what was
+    answered for so long that it takes the place of the ID which is registered."""
 
     detail: str
+    topic_id: TopicId | None = None
 
 
 Judgement: TypeAlias = Go | Wait | Open | Stand | Hold | Enrol
@@ -380,8 +382,14 @@ def _fewer_partitions(facts: _Facts) -> bool:
         return True
     if facts.registry is None:
         return False
+    described = facts.topic
     registered = facts.registry.topics.get(facts.evidence.partition.topic)
-    return registered is not None and facts.topic.partitions < registered.partitions
+    if registered is None:
+        return False
+    ids = {registered.topic_id, described.topic_id} - {None}
+    if len(ids) > 1:
+        return False  # the number is of another topic that had this name
+    return described.partitions < registered.partitions
 
 
 def _stale(detail: str) -> Wait:
@@ -582,11 +590,21 @@ def _without_checkpoint(facts: _Facts) -> Judgement:
             "the store holds no checkpoint and Kafka no witness, though this "
             + ("partition was delivered from before" if started else "group had a history"),
         )
+    if topic is not None and topic.topic_id != facts.topic.topic_id:
+        return _created_before_its_first_page(facts, topic.topic_id)
     if topic is None or partition not in registry.baselines:
         return Enrol("the store's registry does not know this partition yet")
-    if topic.topic_id != facts.topic.topic_id:
-        return Enrol("the topic was created again before its first page")
     return _first_day(facts, registry, registry.baselines[partition])
+
+
+def _created_before_its_first_page(facts: _Facts, registered: TopicId | None) -> Enrol | Wait:
+    """Nothing was delivered of it, so another topic of that name takes its place. A broker that
+    lags behind names the one before, which may never have been registered; but it does not go on
+    doing so, and IDs have no order that would tell which is the later one."""
+    described = facts.topic.topic_id
+    if registered is not None and not facts.patient:
+        return _stale(f"the answer names topic ID {described}, and {registered} is registered")
+    return Enrol("the topic was created again before its first page", described)
 
 
 def _came_later(facts: _Facts, registered: RegisteredTopic | None) -> bool:

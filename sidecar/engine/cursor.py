@@ -37,6 +37,7 @@ from sidecar.core.types import (
     PartitionState,
     Receipt,
     SessionId,
+    TopicId,
     Verdict,
 )
 from sidecar.core.verdict import Go
@@ -119,6 +120,8 @@ class Cursor:
     started: bool = False
     enrolled: bool = False
     """The registry was written for this look."""
+    enrols_as: TopicId | None = None
+    """The topic ID that is to take the place of the registered one."""
     committed: Offset | None = None
     committed_at: float | None = None
     confirmed: Checkpoint | None = None

@@ -35,8 +35,13 @@ class Enrolling(Part):
     def group_gathered(self, event: m.GroupGathered) -> None:
         if event.ask != self._asked:
             return
-        answered = self.parts.requests.starts(self.enrolling_cursors())
-        plan = enrolment.enrol(event.evidence, self.context.policy, answered=answered)
+        cursors = self.enrolling_cursors()
+        plan = enrolment.enrol(
+            event.evidence,
+            self.context.policy,
+            answered=self.parts.requests.starts(cursors),
+            lasting={c.partition.topic: c.enrols_as for c in cursors if c.enrols_as is not None},
+        )
         match plan:
             case enrolment.CannotEnrol():
                 self._asked = None

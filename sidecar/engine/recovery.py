@@ -142,6 +142,7 @@ class Recovery(Part):
                 cursor.enrolled = False
                 self.unsettled(cursor, judged.detail)
             case verdict.Enrol():
+                cursor.enrols_as = judged.topic_id
                 self.context.move(cursor, Step.ENROL, detail=judged.detail)
             case verdict.Wait():
                 if cursor.cue is not Cue.RETRY:

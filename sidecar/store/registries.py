@@ -3,7 +3,6 @@
     format, store, head      which format, whose it is, and the rest that never changes, as JSON
     topic:NAME               the topic's id, or nothing
     partitions:NAME          how many partitions it has; `first:NAME` how many it had at first
-    former:NAME              the ids of its earlier incarnations
     baseline:NAME/INDEX      the offset that a partition's history begins at
     started:NAME/INDEX       its first page was about to be offered
 

@@ -123,10 +123,23 @@ def test_a_topic_created_again_before_its_first_page_begins_anew() -> None:
         registry=Known(registry(started=False, baseline=55)),
         topics={"orders": Known(TopicDescription(TopicId("topic-2"), 3, False))},
     )
-    plan = enrol(again, POLICY)
+    plan = enrol(again, POLICY, lasting={"orders": TopicId("topic-2")})
     assert isinstance(plan, Register)
     assert plan.baselines[PARTITIONS[0]] == 10
     assert plan.topics["orders"].topic_id == "topic-2"
+
+
+def test_another_id_that_did_not_last_takes_no_place() -> None:
+    """It may be the one before, as a broker says that lags behind: also one never registered."""
+    lagging = group(
+        registry=Known(registry(started=False, baseline=55)),
+        topics={"orders": Known(TopicDescription(TopicId("topic-0"), 3, False))},
+    )
+    for lasting in ({}, {"orders": TopicId("topic-2")}, {"events": TopicId("topic-0")}):
+        plan = enrol(lagging, POLICY, lasting=lasting)
+        assert isinstance(plan, Register)
+        assert not plan.topics
+        assert not plan.baselines
 
 
 def test_an_unanswered_question_writes_nothing() -> None:

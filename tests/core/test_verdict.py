@@ -25,6 +25,7 @@ from sidecar.core.types import (
     IsolationLevel,
     LeaderEpoch,
     Offset,
+    Partition,
     StoreId,
     Token,
     TopicId,
@@ -330,7 +331,7 @@ IDENTITY: dict[str, tuple[Evidence, str]] = {
             committed=ABSENT,
             registry=Known(registry(started=False)),
         ),
-        "enrol",
+        "wait unavailable",
     ),
     "an earlier incarnation answers": (
         evidence(
@@ -388,6 +389,28 @@ def test_a_topic_pinned_by_name_gains_an_id_after_a_verified_overlap() -> None:
     )
     assert isinstance(judged, Go)
     assert judged.adopts_topic_id == TOPIC
+
+
+def test_a_topic_created_again_before_its_first_page_is_enrolled_once_its_id_lasts() -> None:
+    """A broker that lags behind may name the one before, which nobody ever registered."""
+    seen = evidence(
+        topic=described("topic-2"),
+        stored=ABSENT,
+        committed=ABSENT,
+        registry=Known(registry(started=False)),
+    )
+    for partition in (seen, replace(seen, partition=Partition("orders", 2))):
+        assert name(judge(partition, POLICY)) == "wait unavailable"
+        assert judge(partition, POLICY, waited_seconds=30) == Enrol(
+            "the topic was created again before its first page", TopicId("topic-2")
+        )
+
+
+def test_partitions_are_counted_against_those_of_the_same_topic() -> None:
+    """The registry may name a topic that was there in between, and had more."""
+    topics = {"orders": RegisteredTopic(TopicId("topic-2"), 3, 3)}
+    seen = evidence(topic=described("topic-1", 2), registry=Known(registry(topics=topics)))
+    assert name(judge(seen, POLICY)) == "go resume"
 
 
 def test_fewer_partitions_of_a_topic_pinned_by_name_count_after_a_while() -> None:

@@ -87,6 +87,20 @@ def test_only_the_very_same_answer_comes_to_count_as_lasting() -> None:
 # Before the first page
 
 
+def test_a_topic_created_again_before_its_first_page_is_begun_once_its_id_lasts() -> None:
+    """Not at once: a broker that lags behind would have it be the one before."""
+    rig = Rig()
+    rig.withholding = (m.PerformInstall,)
+    rig.run(1.0)
+    rig.kafka.recreate_topic(TOPIC)
+    rig.produce(3)
+    later = rig.next_life("later", topic_unknown_seconds=5.0)
+    later.run(3.0)
+    assert later.cursor.phase is Phase.WAITING
+    later.run(6.0)
+    assert list(later.page().offsets) == [0, 1, 2]
+
+
 def test_there_is_no_page_before_a_commit_of_ours() -> None:
     """Otherwise a store that is lost then would look like a first day."""
     rig = Rig()

@@ -143,7 +143,6 @@ class _Kept:
 class Snapshot:
     partitions: Mapping[tuple[GroupId, Partition], _Kept]
     registries: Mapping[GroupId, Registry]
-    former: Mapping[tuple[GroupId, str], frozenset[TopicId]]
 
 
 class FakeStore(CheckpointStore):
@@ -160,8 +159,6 @@ class FakeStore(CheckpointStore):
         self._retained_min = receipts_retained_min
         self._kept: dict[tuple[GroupId, Partition], _Kept] = {}
         self._registries: dict[GroupId, Registry] = {}
-        self._former: dict[tuple[GroupId, str], set[TopicId]] = {}
-        """Ids of topics that were created again since."""
         self._life = 0
         self._closed = False
 
@@ -188,20 +185,14 @@ class FakeStore(CheckpointStore):
     def flush(self) -> None:
         self._kept.clear()
         self._registries.clear()
-        self._former.clear()
 
     def snapshot(self) -> Snapshot:
-        return Snapshot(
-            {k: v.copy() for k, v in self._kept.items()},
-            dict(self._registries),
-            {k: frozenset(v) for k, v in self._former.items()},
-        )
+        return Snapshot({k: v.copy() for k, v in self._kept.items()}, dict(self._registries))
 
     def restore(self, snapshot: Snapshot) -> None:
         """An older state comes back, in a new life of the store."""
         self._kept = {k: v.copy() for k, v in snapshot.partitions.items()}
         self._registries = dict(snapshot.registries)
-        self._former = {k: set(v) for k, v in snapshot.former.items()}
         self.restart()
 
     def restart(self) -> None:
@@ -539,14 +530,12 @@ class FakeStore(CheckpointStore):
         again, stale = set(), set()
         for name, topic in topics.items():
             known = merged.get(name)
-            former = self._former.setdefault((standing.group, name), set())
             pinned = None if known is None else known.topic_id
             if pinned is None or topic.topic_id in (None, pinned):
                 merged[name] = _merged(known, topic)
-            elif topic.topic_id in former or seen.get(name) != pinned:
+            elif seen.get(name) != pinned:
                 stale.add(name)
             else:
-                former.add(pinned)
                 again.add(name)
                 merged[name] = topic
         kept = dict(standing.baselines)

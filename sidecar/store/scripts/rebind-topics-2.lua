@@ -1,7 +1,5 @@
 --[[
 Say in a group's registry that its topics are those of another cluster: other ids, other baselines.
-Unlike a topic that was created again, one may come back: an id that was replaced is no stale answer
-any more when the group is moved back to it.
 
 KEYS  1 registry  2 audit
 ARGV  1 the store's id, which must stand there
@@ -29,13 +27,8 @@ end
 local topics = tonumber(ARGV[3])
 for i = 4, 3 + 3 * topics, 3 do
   local name, id, partitions = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  local kept = redis.call('HMGET', KEYS[1], 'topic:' .. name, 'former:' .. name)
-  local former = {}
-  for one in string.gmatch((kept[2] or '') .. ' ' .. (kept[1] or ''), '%S+') do
-    if one ~= id then former[#former + 1] = one end
-  end
   redis.call('HSET', KEYS[1], 'topic:' .. name, id, 'partitions:' .. name, partitions,
-    'first:' .. name, partitions, 'former:' .. name, table.concat(former, ' '))
+    'first:' .. name, partitions)
 end
 local at = 4 + 3 * topics
 for i = at + 1, at + 2 * tonumber(ARGV[at]), 2 do

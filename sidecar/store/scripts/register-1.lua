@@ -3,8 +3,7 @@ Add to a group's registry what is not yet there: topics, baselines, which partit
 What stands is kept, but a topic's number of partitions may rise, a topic that had no id may gain
 one, and a topic that was created again takes the place of the one before: its partitions that have
 not started begin where the new one says. It does so only upon what stands there: judged upon
-another id, the answer may be the older one. An id that was replaced never comes back: an answer
-that names it is stale.
+another id, the answer may be the older one.
 
 KEYS  1 registry
 ARGV  1 the store's id, which must stand there
@@ -25,21 +24,17 @@ if head[2] ~= ARGV[1] then return {LOST, head[2] or ''} end
 local topics, again, stale = tonumber(ARGV[2]), {}, {}
 for i = 3, 2 + 5 * topics, 5 do
   local name, id, partitions, first = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
-  local kept = redis.call('HMGET', KEYS[1], 'topic:' .. name, 'partitions:' .. name,
-    'former:' .. name)
-  local count, former = tonumber(kept[2] or '') or 0, kept[3] or ''
-  local stands = kept[1] or ''
+  local kept = redis.call('HMGET', KEYS[1], 'topic:' .. name, 'partitions:' .. name)
+  local count, stands = tonumber(kept[2] or '') or 0, kept[1] or ''
   if not kept[1] or (stands == '' and id ~= '') then
     redis.call('HSET', KEYS[1], 'topic:' .. name, id)
     redis.call('HSETNX', KEYS[1], 'first:' .. name, first)
     stands = id
   elseif stands ~= id and id ~= '' then
     stale[name] = stands ~= ARGV[i + 4]
-      or string.find(' ' .. former .. ' ', ' ' .. id .. ' ', 1, true) ~= nil
     if not stale[name] then
       again[name] = true
-      redis.call('HSET', KEYS[1], 'topic:' .. name, id, 'first:' .. name, first,
-        'former:' .. name, former == '' and stands or former .. ' ' .. stands)
+      redis.call('HSET', KEYS[1], 'topic:' .. name, id, 'first:' .. name, first)
       stands, count = id, 0
     end
   end
