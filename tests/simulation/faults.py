@@ -49,6 +49,7 @@ def _retention(world: World) -> None:
         to = world.dice.between(log.start, log.end)
         to = min([to, *(t.first for t in log.open_transactions)])
         world.kafka.delete_records(TOPIC, index, to)
+        world.oracle.retained(world.log_of(index), to)
 
 
 def _compact(world: World) -> None:
@@ -108,12 +109,9 @@ def _cut(world: World, how: Callable[[str, int, int], None]) -> None:
     log = world.kafka.log(TOPIC, index)
     deep = world.dice.choice((3, 6, 20))
     to = world.dice.between(max(log.start, log.end - deep), log.end)
+    end = log.end
     how(TOPIC, index, to)
-    key = world.log_of(index)
-    world.oracle.rewritten[key] = min(to, world.oracle.rewritten.get(key, to))
-    world.oracle.cut_under[key] = world.oracle.acknowledged.get(key, 0)
-    for offset in [o for o in world.oracle.owed[key] if o >= to]:
-        del world.oracle.owed[key][offset]
+    world.oracle.cut(world.log_of(index), to, end)
     if world.dice.chance(70):
         for _ in range(world.dice.between(1, 8)):
             world.produce(index)

@@ -19,11 +19,13 @@ from typing import TypeAlias
 from sidecar.core.checkpoint import Checkpoint, Install, Replaying
 from sidecar.core.faults import Known
 from sidecar.core.gap import Gap, GapState, Resolution
+from sidecar.core.recovery import Phase
 from sidecar.core.request import Request, RequestId, RequestKind, RequestState
 from sidecar.core.types import GapId, GapReason, Lineage, Partition, TopicId
 from sidecar.core.views import PageOffer, ReportAnswer
 from sidecar.core.witness import Ours, Witness, decode
 from sidecar.engine import messages as m
+from sidecar.engine.cursor import Cursor
 from sidecar.ports import CommitRequest
 
 Log: TypeAlias = tuple[TopicId, int]
@@ -41,6 +43,15 @@ class Violation(AssertionError):
         self.invariant = invariant
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Of what a log held from `first` to below `end`, at a time."""
+
+    first: int
+    end: int
+    at: int
+
+
 @dataclass(slots=True)
 class Oracle:
     present: Callable[[Log], Collection[int]]
@@ -56,8 +67,16 @@ class Oracle:
     keys: dict[str, Value] = field(default_factory=dict)
     rewritten: dict[Log, int] = field(default_factory=dict)
     """Logs in which an offset was given to other bytes, with the lowest such offset."""
-    cut_under: dict[Log, int] = field(default_factory=dict)
-    """What was acknowledged of such a log when it was cut last."""
+    cuts: dict[Log, list[Cut]] = field(default_factory=lambda: defaultdict(list))
+    """Those whose ground nobody has verified, or found cut, since."""
+    unseen: dict[Log, set[int]] = field(default_factory=lambda: defaultdict(set))
+    """Offsets whose earlier bytes may have been read, whose later ones retention took before
+    anybody could look: nothing in the log or the store shows that there were others."""
+    asked: dict[tuple[str, m.Ask], int] = field(default_factory=dict)
+    """When a look began, by who looks; counted in what this is told of."""
+    looked: dict[tuple[str, Partition], tuple[Log, int]] = field(default_factory=dict)
+    """Looks at a log that had been cut before they began, which come to an end with the attempt."""
+    told: int = 0
     acknowledged: dict[Log, int] = field(default_factory=dict)
     """The greatest `next` the store ever installed."""
     covered: dict[Log, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
@@ -73,13 +92,45 @@ class Oracle:
 
     # The engine
 
-    def stepped(self, event: m.Event, commands: Sequence[m.Command]) -> None:
+    def stepped(
+        self,
+        who: str,
+        event: m.Event,
+        commands: Sequence[m.Command],
+        cursors: Mapping[Partition, Cursor],
+    ) -> None:
         """What an engine did upon one event."""
+        self.told += 1
+        if isinstance(event, m.Looked):
+            self._looked(who, event, self.asked.pop((who, event.ask), 0))
+        if self.looked:
+            self._verified(who, cursors)
         for command in commands:
-            if isinstance(command, m.Commit):
+            if isinstance(command, m.Look):
+                self.asked[who, command.ask] = self.told
+            elif isinstance(command, m.Commit):
                 self._confirmed(event, command)
             elif isinstance(command, m.PerformInstall) and isinstance(event, m.Looked):
                 self._judged(event, command.install)
+
+    def _looked(self, who: str, event: m.Looked, began: int) -> None:
+        for partition, evidence in event.evidence.items():
+            self.looked.pop((who, partition), None)
+            if isinstance(evidence.topic, Known) and isinstance(evidence.log_end, Known):
+                topic_id = evidence.topic.value.topic_id
+                if topic_id is not None and self.cuts.get((topic_id, partition.index)):
+                    self.looked[who, partition] = (topic_id, partition.index), began
+
+    def _verified(self, who: str, cursors: Mapping[Partition, Cursor]) -> None:
+        """Whoever delivers upon a look that began after a cut has verified the ground, or could
+        have; whoever stops has found it cut."""
+        for partition, cursor in cursors.items():
+            if (who, partition) in self.looked and (
+                cursor.phase in (Phase.DELIVERING, Phase.REPLAYING)
+                or (cursor.gap is not None and cursor.gap.reason in CUT)
+            ):
+                log, began = self.looked.pop((who, partition))
+                self.cuts[log] = [cut for cut in self.cuts[log] if cut.at > began]
 
     def _confirmed(self, event: m.Event, commit: m.Commit) -> None:
         """A commit goes out only upon the answer that named its topic's identity."""
@@ -276,6 +327,20 @@ class Oracle:
 
     # Kafka
 
+    def cut(self, log: Log, first: int, end: int) -> None:
+        """What the log held from `first` on is no more; other records may come in its place."""
+        self.told += 1
+        self.rewritten[log] = min(first, self.rewritten.get(log, first))
+        self.cuts[log].append(Cut(first, end, self.told))
+        owed = self.owed[log]
+        for offset in [offset for offset in owed if offset >= first]:
+            del owed[offset]
+
+    def retained(self, log: Log, floor: int) -> None:
+        """Retention took what lies below `floor`."""
+        for cut in self.cuts.get(log, ()):
+            self.unseen[log].update(range(cut.first, min(cut.end, floor)))
+
     def committed(
         self, partition: Partition, request: CommitRequest, witness: Witness | None
     ) -> None:
@@ -347,11 +412,11 @@ class Oracle:
             )
             for gap in gaps
         ]
-        if log in self.rewritten and any(g.reason is GapReason.RETENTION_LOSS for g in gaps):
-            # What was cut under it and written anew is lost as well, before anybody could look.
-            declared.append((self.rewritten[log], self.cut_under.get(log, 0)))
+        unseen = self.unseen[log]
         for offset, value in self.owed[log].items():
             if not baseline <= offset < next_ or value in self.done[log].get(offset, ()):
+                continue
+            if offset in unseen:
                 continue
             if not any(a <= offset < b for a, b in declared):
                 raise Violation("prefix_terminal", f"{log} {offset} is neither done nor declared")

@@ -412,7 +412,7 @@ class World:
         commands = life.engine.step(event, self.instant(life))
         for command in commands:
             self.perform(life, command)
-        self.oracle.stepped(event, commands)
+        self.oracle.stepped(life.name, event, commands, life.engine.cursors)
 
     def perform(self, life: Life, command: m.Command) -> None:
         if self.telling:
