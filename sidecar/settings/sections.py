@@ -249,8 +249,9 @@ class RecoverySettings(Section, frozen=True):
     topic_unknown_seconds: Annotated[
         Seconds,
         Meta(
-            description="How long a topic must stay unknown, or a leader epoch fallen, before it "
-            "counts: a broker that restarts says so, too."
+            description="How long a topic must stay unknown, another ID be named for one without "
+            "a first page, or a leader epoch be fallen, before it counts: a broker that restarts "
+            "or lags behind says so, too."
         ),
     ] = 30.0
     hanging_transaction_seconds: Annotated[

@@ -852,22 +852,24 @@ async def test_a_topic_created_again_takes_the_place_of_the_one_before(
     }
 
 
-async def test_a_topic_id_that_was_replaced_never_comes_back(
+async def test_a_registered_topic_id_is_replaced_only_upon_itself(
     store: CheckpointStore, group: GroupId
 ) -> None:
-    """An answer that still names the old one is stale; one that names none changes nothing."""
+    """An answer judged upon another is stale; one that names no ID changes nothing. One that was
+    registered by mistake can be mended: whether an ID lasts is for the caller to know."""
     await store.create_registry(registry(group))
+    old = {"orders": RegisteredTopic(TopicId("topic-id"), 9, 9)}
     new = {"orders": RegisteredTopic(TopicId("new"), 2, 2)}
     seen = {"orders": TopicId("topic-id")}
     added = {Partition("orders", 2): Offset(3)}
     answer = known(await store.register(group, STORE, new, added, seen=seen))
     assert answer.topics == new
-    seen = {"orders": TopicId("new")}
     late = {Partition("orders", i): Offset(9) for i in range(4)}
-    old = {"orders": RegisteredTopic(TopicId("topic-id"), 9, 9)}
     assert known(await store.register(group, STORE, old, late, seen=seen)) == answer
+    upon_it = {"orders": TopicId("new")}
     unread = {"orders": RegisteredTopic(None, 9, 9)}
-    assert known(await store.register(group, STORE, unread, {}, seen=seen)) == answer
+    assert known(await store.register(group, STORE, unread, {}, seen=upon_it)) == answer
+    assert known(await store.register(group, STORE, old, {}, seen=upon_it)).topics == old
 
 
 async def test_of_two_descriptions_of_a_topic_the_older_one_may_not_come_last(

@@ -149,6 +149,30 @@ MUTANTS: tuple[Mutant, ...] = (
         (CORE,),
     ),
     Mutant(
+        "partitions are counted against those of another topic of that name",
+        (ROW.STALE_ID, INV.TRANSIENT_CHANGES_NOTHING),
+        VERDICT_PY,
+        "    if len(ids) > 1:\n",
+        "    if len(ids) > 2:\n",
+        (CORE, SIMULATED),
+    ),
+    Mutant(
+        "another ID takes the place of a registered one at once",
+        (ROW.STALE_ID, ROW.FIRST_DAY),
+        VERDICT_PY,
+        "if registered is not None and not facts.patient:",
+        "if registered is None and not facts.patient:",
+        (CORE, ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "an ID that did not last is registered",
+        (ROW.STALE_ID, ROW.FIRST_DAY),
+        "sidecar/core/enrolment.py",
+        "if replaces and described.topic_id != lasting.get(name):",
+        "if replaces and described.topic_id in lasting.values():",
+        (CORE, SIMULATED),
+    ),
+    Mutant(
         "a topic ID that was known and cannot be had is done without",
         (INV.INCARNATION_PINNED, ROW.PINNED_BY_NAME),
         VERDICT_PY,
@@ -990,6 +1014,17 @@ MUTANTS: tuple[Mutant, ...] = (
         "cursor.phase is not Phase.GAP or cursor.gap is None or cursor.gap.id != request.target:",
         "cursor.phase is not Phase.GAP or cursor.gap is None:",
         (*ASKED, ENGINE, SIMULATED),
+    ),
+    Mutant(
+        "a refusal whose reply was lost is taken for one that never was",
+        (SAID.ANSWERED_ONCE,),
+        REQUESTS_PY,
+        "            if event.request.id in cursor.answered:\n"
+        "                cursor.answered[event.request.id] = self.context.now.monotonic\n"
+        "            cursor.heard = None\n",
+        "            cursor.answered.pop(event.request.id, None)\n"
+        "            cursor.heard = None\n",
+        (*ASKED, SIMULATED),
     ),
     # --- pause, skip, replay ----------------------------------------------------------------------
     Mutant(
