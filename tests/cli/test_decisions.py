@@ -16,7 +16,8 @@ from sidecar.core.views import ResolveRequest
 from sidecar.kafka.group_members import GroupMembers
 from sidecar.performer import look
 from sidecar.standalone import Standalone
-from tests.engine.driven import GROUP, ORDERS, WALL, Driven, at_once
+from tests.engine.driven import WALL, Driven
+from tests.engine.process import GROUP, ORDERS, finished, known
 from tests.fakes.kafka import FakeLog
 
 
@@ -61,12 +62,13 @@ def test_what_has_to_be_read_first_is_left_to_the_next_owner() -> None:
     one, gap = reset_and_left()
     desk = cast(Standalone, Desk(one))
     wanted = ResolveRequest(Resolution.ACCEPTED, "on-call", "known")
-    dry, nothing = at_once(decisions.resolve(desk, gap, wanted, execute=False))
+    dry, nothing = finished(decisions.resolve(desk, gap, wanted, execute=False))
     assert nothing is None
+    assert dry.resolution is not None
     assert dry.resolution.resume_at == Offset(9)
-    decided, pending = at_once(decisions.resolve(desk, gap, wanted, execute=True))
+    decided, pending = finished(decisions.resolve(desk, gap, wanted, execute=True))
     assert decided.state is GapState.OPEN
-    (left,) = at_once(one.store.requests(GROUP, [ORDERS]))[ORDERS].value
+    (left,) = known(finished(one.store.requests(GROUP, [ORDERS]))[ORDERS])
     assert (left.kind, left.target, left.pending) == (RequestKind.RESOLVE, gap.id, True)
     assert pending == left
     other = Driven(one.kafka, one.store)
@@ -74,10 +76,10 @@ def test_what_has_to_be_read_first_is_left_to_the_next_owner() -> None:
     assert (other.view().state, other.view().next) == (PartitionState.DELIVERING, 9)
 
 
-def test_what_needs_no_reading_is_decided_at_once() -> None:
+def test_what_needs_no_reading_is_decided_finished() -> None:
     one, gap = reset_and_left()
     wanted = ResolveRequest(Resolution.IGNORED, "on-call", "a mistake")
     desk = cast(Standalone, Desk(one))
-    decided, pending = at_once(decisions.resolve(desk, gap, wanted, execute=True))
+    decided, pending = finished(decisions.resolve(desk, gap, wanted, execute=True))
     assert pending is None
     assert decided.state is GapState.RESOLVED

@@ -1,21 +1,16 @@
-"""One sidecar's engine on the fakes, with time in the test's hands.
-
-Every question is answered at once, so that a test sees what the engine makes of an answer and not
-when it comes; the simulator is where answers come late, twice or not at all.
-"""
+"""One sidecar on the fakes, its clock in the test's hands and its application at once."""
 
 from __future__ import annotations
 
 import itertools
-from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from sidecar.core.facts import Fact
+from sidecar.core.faults import Known
 from sidecar.core.policy import Policy
 from sidecar.core.request import Request, RequestId, RequestKind, resolve_arguments
-from sidecar.core.types import GroupId, Instant, Outcome, Partition, StoreId
+from sidecar.core.types import Instant, Outcome
 from sidecar.core.views import (
     AllApplied,
     PageOffer,
@@ -25,21 +20,16 @@ from sidecar.core.views import (
     ReportAnswer,
     ResolveRequest,
 )
-from sidecar.engine import Engine
 from sidecar.engine import messages as m
-from sidecar.performer import Performer
-from sidecar.ports import FetchEvent
-from tests.fakes.kafka import FakeFetcher, FakeKafka, FakeLog
+from tests.engine.process import GROUP, ORDERS, TOPIC, Process, finished
+from tests.fakes.kafka import FakeKafka
 from tests.fakes.store import FakeStore
 
-GROUP = GroupId("group")
-TOPIC = "orders"
-ORDERS = Partition(TOPIC, 0)
 WALL = 1_764_495_600.0
 """Unix seconds of monotonic zero; the fake cluster's records carry this time."""
 
 
-class Driven:
+class Driven(Process):
     """`orders` has one partition unless the cluster has the topic already."""
 
     _names = itertools.count(1)
@@ -53,29 +43,9 @@ class Driven:
         self.store = store or FakeStore()
         self.policy = replace(Policy(GROUP), **policy)
         self.now = 100.0
-        self.facts: list[Fact] = []
-        self.asked: list[m.Command] = []
-        self.deaf: set[type] = set()
-        """Events that do not reach the engine."""
-        self.fetcher = FakeFetcher(
-            self.kafka, GROUP, [TOPIC], isolation=self.policy.isolation, records_max=5
-        )
-        name = f"life{next(self._names)}"
-        self.engine = Engine(self.policy, name=name)
-        self._performer = Performer(
-            self.policy,
-            store_name=StoreId(f"store-{name}"),
-            log=FakeLog(self.kafka, GROUP),
-            fetcher=self.fetcher,
-            store=self.store,
-            now=lambda: self.instant,
-            sleep=_no_sleep,
-        )
-        self._replies: dict[m.RequestId, Any] = {}
         self._requests = itertools.count(1)
-        self._events: deque[m.Event] = deque()
-        self._stepping = False
-        at_once(self.fetcher.start(self._take))
+        name = f"life{next(self._names)}"
+        super().__init__(self.kafka, self.store, self.policy, name=name, now=lambda: self.instant)
         self.run(1.0)
 
     @property
@@ -92,53 +62,15 @@ class Driven:
             self.fetcher.pump()
             each()
 
-    def give(self, event: m.Event) -> None:
-        self._events.append(event)
-        if self._stepping:
-            return
-        self._stepping = True
-        while self._events:
-            event = self._events.popleft()
-            if type(event) not in self.deaf:
-                for command in self.engine.step(event, self.instant):
-                    self._perform(command)
-        self._stepping = False
-
-    def _take(self, events: Sequence[FetchEvent]) -> None:
-        for event in events:
-            self.give(event)
-
-    def _perform(self, command: m.Command) -> None:
-        match command:
-            case m.Note(fact):
-                self.facts.append(fact)
-            case m.Reply(request, answer):
-                self._replies[request] = answer
-            case m.Fetch(partition, session, at, epoch):
-                self.fetcher.assign(partition, session, at, epoch)
-            case m.Release(partition):
-                self.fetcher.release(partition)
-            case m.Pause(partition):
-                self.fetcher.pause(partition)
-            case m.Resume(partition):
-                self.fetcher.resume(partition)
-            case m.Throttle(full):
-                self.fetcher.throttle(full)
-            case m.FinishRevoke(answer, offsets):
-                answer(offsets)
-            case _:
-                self.asked.append(command)
-                self._events.append(at_once(self._performer.answer(command)))
-
     # The application
 
     def request(self, event: Callable[[m.RequestId], m.Event]) -> Any:
         """The reply; None: there is none now, and nobody waits for it any more."""
         number = m.RequestId(next(self._requests))
         self.give(event(number))
-        if number not in self._replies:
+        if number not in self.answers:
             self.give(m.RequestDropped(number))
-        return self._replies.pop(number, None)
+        return self.answers.pop(number, None)
 
     def take(self, records: int = 500) -> PageOffer | None:
         answer = self.request(lambda n: m.PageWanted(n, PageRequest(records, 10**9)))
@@ -170,10 +102,11 @@ class Driven:
             *(name, GROUP, ORDERS, RequestKind.RESOLVE, gap.id, wanted.by, wanted.why, at),
             arguments,
         )
-        at_once(self.store.leave(left))
+        finished(self.store.leave(left))
         self.run(1.0)
-        kept = at_once(self.store.requests(GROUP, [ORDERS]))[ORDERS].value
-        found: Request = next(one for one in kept if one.id == name)
+        kept = finished(self.store.requests(GROUP, [ORDERS]))[ORDERS]
+        assert isinstance(kept, Known)
+        found: Request = next(one for one in kept.value if one.id == name)
         return found
 
     def produce(self, *values: bytes, timestamp: int | None = int(WALL * 1000)) -> None:
@@ -184,16 +117,3 @@ class Driven:
 
     def view(self) -> PartitionView:
         return next(v for v in self.engine.views() if v.partition == 0)
-
-
-async def _no_sleep(seconds: float) -> None:
-    pass
-
-
-def at_once(work: Coroutine[Any, Any, Any]) -> Any:
-    """What a coroutine that never suspends returns."""
-    try:
-        work.send(None)
-    except StopIteration as finished:
-        return finished.value
-    raise AssertionError("it was not to wait")

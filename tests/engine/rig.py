@@ -1,41 +1,33 @@
-"""One sidecar's engine and performer on the fakes, with every step in the test's hand.
+"""One sidecar on the fakes, with every step in the test's hand.
 
-Questions are answered at once, in order, unless the test withholds their kind; time passes only
-when it is told to. What the simulator meets by chance can be laid out here, event after event.
+Time passes only when it is told to, and questions are withheld as the test likes. What the
+simulator meets by chance can be laid out here, event after event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from sidecar.core.checkpoint import Checkpoint
-from sidecar.core.facts import Fact
 from sidecar.core.faults import Known
 from sidecar.core.gap import Gap
 from sidecar.core.policy import Policy
-from sidecar.core.types import GroupId, Instant, Offset, Outcome, Partition, StoreId
+from sidecar.core.types import Instant, Offset, Outcome
 from sidecar.core.views import AllApplied, PageOffer, PageRequest, Report, ReportAnswer
 from sidecar.core.witness import Ours, Witness, decode
-from sidecar.engine import Engine
 from sidecar.engine import messages as m
 from sidecar.engine.cursor import Cursor
-from sidecar.performer import Performer
-from sidecar.ports import FetchEvent
-from tests.fakes.kafka import FakeFetcher, FakeKafka, FakeLog
+from tests.engine.process import GROUP, ORDERS, TOPIC, Process, finished
+from tests.fakes.kafka import FakeKafka
 from tests.fakes.store import FakeStore
 
-GROUP = GroupId("group")
-TOPIC = "orders"
-PARTITION = Partition(TOPIC, 0)
 POLICY = Policy(group=GROUP, overlap_records=4, page_records_max=3, horizon_records=6)
 QUIET_TURNS_MAX = 200
 
-T = TypeVar("T")
 
-
-class Rig:
+class Rig(Process):
     """`kafka` and `store` may be shared by several of them: they are members of one group."""
 
     def __init__(
@@ -51,42 +43,15 @@ class Rig:
         if TOPIC not in self.kafka.topics:
             self.kafka.create_topic(TOPIC)
         self.policy = replace(POLICY, **policy)
-        self.engine = Engine(self.policy, name=name)
-        self.fetcher = FakeFetcher(self.kafka, GROUP, [TOPIC], records_max=5)
         self.now = 100.0
-        self.withheld: list[Any] = []
-        """Questions of the kinds in `withholding`, for the test to `answer` when it likes."""
-        self.withholding: tuple[type[Any], ...] = ()
-        self.commands: list[m.Command] = []
-        """Everything that was asked for so far."""
-        self.facts: list[Fact] = []
-        self.answers: dict[m.RequestId, object] = {}
         self._later: list[m.PerformInstall] = []
         self._requests = 0
-        self._performer = Performer(
-            self.policy,
-            store_name=StoreId(f"store-{name}"),
-            log=FakeLog(self.kafka, GROUP),
-            fetcher=self.fetcher,
-            store=self.store,
-            now=self.clock,
-            sleep=_at_once,
-        )
-        finished(self.fetcher.start(self._fetched))
+        super().__init__(self.kafka, self.store, self.policy, name=name, now=self.clock)
 
     def clock(self) -> Instant:
         return Instant(self.now, 1_000_000.0 + self.now)
 
     # What happens
-
-    def give(self, event: m.Event) -> None:
-        for command in self.engine.step(event, self.clock()):
-            self._perform(command)
-
-    def answer(self, question: Any) -> None:
-        """Asks what was withheld, now."""
-        self.withheld.remove(question)
-        self.give(finished(self._performer.answer(question)))
 
     def run(self, seconds: float = 0.0) -> None:
         """Lets time pass, and everything come to rest."""
@@ -95,7 +60,7 @@ class Rig:
             self.give(m.Tick())
             later, self._later = self._later, []
             for question in later:
-                self.give(finished(self._performer.answer(replace(question, after_seconds=0.0))))
+                self.answer(replace(question, after_seconds=0.0))
             for _ in range(QUIET_TURNS_MAX):
                 if self.fetcher.pump() == 0:
                     break
@@ -153,12 +118,12 @@ class Rig:
 
     @property
     def cursor(self) -> Cursor:
-        return self.engine.cursors[PARTITION]
+        return self.engine.cursors[ORDERS]
 
     @property
     def stored(self) -> Checkpoint:
         hook, self.store.hook = self.store.hook, None
-        reading = finished(self.store.read(GROUP, [PARTITION]))[PARTITION]
+        reading = finished(self.store.read(GROUP, [ORDERS]))[ORDERS]
         self.store.hook = hook
         assert isinstance(reading, Known)
         return reading.value.checkpoint
@@ -171,61 +136,21 @@ class Rig:
 
     @property
     def committed(self) -> Offset | None:
-        commit = self.kafka.group(GROUP).commits.get(PARTITION)
+        commit = self.kafka.group(GROUP).commits.get(ORDERS)
         return None if commit is None else commit.next
 
     @property
     def witness(self) -> Witness:
-        commit = self.kafka.group(GROUP).commits[PARTITION]
-        read = decode(commit.metadata, group=GROUP, partition=PARTITION, committed=commit.next)
+        commit = self.kafka.group(GROUP).commits[ORDERS]
+        read = decode(commit.metadata, group=GROUP, partition=ORDERS, committed=commit.next)
         assert isinstance(read, Ours), read
         return read.witness
 
     # Inside
 
-    def _fetched(self, events: Sequence[FetchEvent]) -> None:
-        for event in events:
-            self.give(event)
-
     def _perform(self, command: m.Command) -> None:
-        self.commands.append(command)
-        match command:
-            case m.Note(fact):
-                self.facts.append(fact)
-            case m.Reply(request, answer):
-                self.answers[request] = answer
-            case m.Fetch(partition, session, at, epoch):
-                self.fetcher.assign(partition, session, at, epoch)
-            case m.Release(partition):
-                self.fetcher.release(partition)
-            case m.Pause(partition):
-                self.fetcher.pause(partition)
-            case m.Resume(partition):
-                self.fetcher.resume(partition)
-            case m.Throttle(full):
-                self.fetcher.throttle(full)
-            case m.FinishRevoke(answer_group, offsets):
-                answer_group(offsets)
-            case _ if isinstance(command, self.withholding):
-                self.withheld.append(command)
-            case m.PerformInstall(after_seconds=seconds) if seconds > 0:
-                self._later.append(command)
-            case _:
-                self.give(finished(self._performer.answer(command)))
-
-
-def finished(work: Coroutine[Any, Any, T]) -> T:
-    """The result of what never waits: the fakes answer at once."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    raise AssertionError("it was not to wait")
-
-
-async def _at_once(_: float) -> None:
-    return None
-
-
-__all__ = ["GROUP", "PARTITION", "POLICY", "TOPIC", "Rig", "finished"]
+        """A write that is to be tried again after a while is, when time passes."""
+        if isinstance(command, m.PerformInstall) and command.after_seconds > 0:
+            self._later.append(command)
+        else:
+            super()._perform(command)

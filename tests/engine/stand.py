@@ -1,46 +1,25 @@
 """One broker, one store and the sidecars of a group on them, in one thread and in their own time.
 
-What an engine asks is answered at once by the shipped performer on the fakes; what happens in
-between is the simulator's business. So a test of what the engine decides reads as its story.
+A test of what the engine decides reads as its story here.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from sidecar.core.facts import Fact
 from sidecar.core.gap import Gap
 from sidecar.core.policy import Policy
 from sidecar.core.request import Request, RequestId, RequestKind
-from sidecar.core.types import GroupId, Instant, Json, Outcome, Partition, StoreId
+from sidecar.core.types import Instant, Json, Outcome, Partition
 from sidecar.core.views import AllApplied, PageOffer, PageRequest, PartitionView, ReportAnswer
-from sidecar.engine import Engine
 from sidecar.engine import messages as m
-from sidecar.performer import Performer
-from sidecar.ports import FetchEvent
-from tests.fakes.kafka import FakeFetcher, FakeKafka, FakeLog
+from tests.engine.process import GROUP, ORDERS, TOPIC, Process, finished, known
+from tests.fakes.kafka import FakeKafka
 from tests.fakes.store import FakeStore
 
-GROUP = GroupId("g")
-TOPIC = "orders"
-P0 = Partition(TOPIC, 0)
 TICK_SECONDS = 0.1
-
-
-@dataclass
-class Life:
-    """One process, until it is killed."""
-
-    engine: Engine
-    fetcher: FakeFetcher
-    performer: Performer
-    facts: list[Fact] = field(default_factory=list)
-    replies: dict[m.RequestId, object] = field(default_factory=dict)
-    queue: deque[m.Event] = field(default_factory=deque)
-    stepping: bool = False
 
 
 class Stand:
@@ -50,7 +29,7 @@ class Stand:
         self.store = FakeStore()
         self.policy = replace(Policy(group=GROUP, page_records_max=4), **policy)
         self.seconds = 100.0
-        self.lives: list[Life] = []
+        self.lives: list[Process] = []
         self._names = 0
         for partition in range(partitions):
             self.produce(records, partition)
@@ -62,33 +41,18 @@ class Stand:
             end = self.kafka.log(TOPIC, partition).end
             self.kafka.produce(TOPIC, partition, b"v%d" % end)
 
-    def start(self, **policy: Any) -> Life:
+    def start(self, **policy: Any) -> Process:
         """A sidecar of the group, with its partitions."""
         self._names += 1
-        name = f"s{self._names}"
         ours = replace(self.policy, **policy)
-        fetcher = FakeFetcher(self.kafka, GROUP, [TOPIC])
-        performer = Performer(
-            ours,
-            store_name=StoreId(f"store-{name}"),
-            log=FakeLog(self.kafka, GROUP),
-            fetcher=fetcher,
-            store=self.store,
-            now=self.now,
-            sleep=_at_once,
+        life = Process(
+            self.kafka, self.store, ours, name=f"s{self._names}", now=self.now, records_max=1000
         )
-        life = Life(Engine(ours, name=name), fetcher, performer)
-
-        def sink(events: Sequence[FetchEvent]) -> None:
-            for event in events:
-                self.give(life, event)
-
-        finish(fetcher.start(sink))
         self.lives.append(life)
         self.until(lambda: life.engine.cursors)
         return life
 
-    def kill(self, life: Life) -> None:
+    def kill(self, life: Process) -> None:
         self.lives.remove(life)
         self.kafka.expel(life.fetcher)
 
@@ -101,7 +65,7 @@ class Stand:
             self.seconds += TICK_SECONDS
             for life in [*self.lives]:
                 life.fetcher.pump()
-                self.give(life, m.Tick())
+                life.give(m.Tick())
 
     def until(self, reached: Callable[[], object], seconds: float = 60.0) -> None:
         """Runs until it is so; fails when it never is."""
@@ -111,60 +75,31 @@ class Stand:
             assert self.seconds < end, f"never reached: {shown}"
             self.run(TICK_SECONDS)
 
-    def give(self, life: Life, event: m.Event) -> None:
-        life.queue.append(event)
-        if life.stepping:
-            return
-        life.stepping = True
-        while life.queue:
-            for command in life.engine.step(life.queue.popleft(), self.now()):
-                self._perform(life, command)
-        life.stepping = False
-
-    def _perform(self, life: Life, command: m.Command) -> None:
-        match command:
-            case m.Note(fact):
-                life.facts.append(fact)
-            case m.Reply(request, answer):
-                life.replies[request] = answer
-            case m.Fetch(partition, session, at, epoch):
-                life.fetcher.assign(partition, session, at, epoch)
-            case m.Release(partition):
-                life.fetcher.release(partition)
-            case m.Pause(partition):
-                life.fetcher.pause(partition)
-            case m.Resume(partition):
-                life.fetcher.resume(partition)
-            case m.Throttle(full):
-                life.fetcher.throttle(full)
-            case m.FinishRevoke(answer, offsets):
-                answer(offsets)
-            case _:
-                life.queue.append(finish(life.performer.answer(command)))
-
     # What an application does
 
-    def take(self, life: Life, seconds: float = 1.0) -> PageOffer | None:
-        request = m.RequestId(10_000 + len(life.replies))
-        self.give(life, m.PageWanted(request, PageRequest(4, 10_000)))
+    def take(self, life: Process, seconds: float = 1.0) -> PageOffer | None:
+        request = m.RequestId(10_000 + len(life.answers))
+        life.give(m.PageWanted(request, PageRequest(4, 10_000)))
         end = self.seconds + seconds
-        while request not in life.replies and self.seconds < end:
+        while request not in life.answers and self.seconds < end:
             self.run(TICK_SECONDS)
-        if request not in life.replies:
-            self.give(life, m.RequestDropped(request))
+        if request not in life.answers:
+            life.give(m.RequestDropped(request))
             return None
-        answer = life.replies[request]
+        answer = life.answers[request]
         assert isinstance(answer, PageOffer)
         return answer
 
-    def report(self, life: Life, page: PageOffer, *, wait_committed: bool = False) -> ReportAnswer:
-        request = m.RequestId(20_000 + len(life.replies))
-        self.give(life, m.Reported(request, page.page, AllApplied(Outcome.APPLIED), wait_committed))
-        answer = life.replies[request]
+    def report(
+        self, life: Process, page: PageOffer, *, wait_committed: bool = False
+    ) -> ReportAnswer:
+        request = m.RequestId(20_000 + len(life.answers))
+        life.give(m.Reported(request, page.page, AllApplied(Outcome.APPLIED), wait_committed))
+        answer = life.answers[request]
         assert isinstance(answer, ReportAnswer)
         return answer
 
-    def apply(self, life: Life, count: int) -> None:
+    def apply(self, life: Process, count: int) -> None:
         """Takes pages and applies them until `next` has moved by so many."""
         left = count
         while left > 0:
@@ -181,39 +116,29 @@ class Stand:
         kind: RequestKind,
         target: str = "",
         *,
-        partition: Partition = P0,
+        partition: Partition = ORDERS,
         **arguments: Json,
     ) -> RequestId:
         self._names += 1
         name = RequestId(f"asked-{self._names}")
         at = self.now().wall
         request = Request(name, GROUP, partition, kind, target, "on-call", "a test", at, arguments)
-        finish(self.store.leave(request))
+        finished(self.store.leave(request))
         return name
 
-    def asked(self, name: RequestId, partition: Partition = P0) -> Request:
-        kept: Sequence[Request] = finish(self.store.requests(GROUP, [partition]))[partition].value
+    def asked(self, name: RequestId, partition: Partition = ORDERS) -> Request:
+        kept: Sequence[Request] = known(
+            finished(self.store.requests(GROUP, [partition]))[partition]
+        )
         return next(one for one in kept if one.id == name)
 
-    def view(self, life: Life, partition: Partition = P0) -> PartitionView:
+    def view(self, life: Process, partition: Partition = ORDERS) -> PartitionView:
         return life.engine.cursors[partition].view(self.now())
 
-    def gap(self, partition: Partition = P0) -> Gap:
-        kept: Sequence[Gap] = finish(self.store.gaps(GROUP)).value
+    def gap(self, partition: Partition = ORDERS) -> Gap:
+        kept = known(finished(self.store.gaps(GROUP)))
         return next(gap for gap in kept if gap.state.holds and gap.partition == partition)
 
-    def audit(self, partition: Partition = P0) -> list[tuple[str, str, str]]:
-        found = finish(self.store.audit(GROUP, partition)).value
+    def audit(self, partition: Partition = ORDERS) -> list[tuple[str, str, str]]:
+        found = known(finished(self.store.audit(GROUP, partition)))
         return [(entry.what, entry.by, entry.why) for entry in found]
-
-
-async def _at_once(_: float) -> None:
-    pass
-
-
-def finish(work: Coroutine[Any, Any, Any]) -> Any:
-    try:
-        work.send(None)
-    except StopIteration as finished:
-        return finished.value
-    raise AssertionError("it was not to wait")

@@ -29,7 +29,8 @@ from sidecar.engine import messages as m
 from sidecar.engine.delivery import PARKED_MAX
 from sidecar.ports import Assigned, CursorFailed, LeaderChanged, Revoked
 from tests.core import situations
-from tests.engine.rig import GROUP, PARTITION, TOPIC, Rig, finished
+from tests.engine.process import GROUP, ORDERS, TOPIC, finished
+from tests.engine.rig import Rig
 from tests.fakes.kafka import FakeKafka
 from tests.fakes.store import Mishap
 
@@ -128,7 +129,7 @@ def test_there_is_no_page_before_the_partition_is_marked_as_started() -> None:
     assert rig.page().first == 0
     registry = finished(rig.store.registry(GROUP))
     assert isinstance(registry, Known)
-    assert PARTITION in registry.value.started
+    assert ORDERS in registry.value.started
 
 
 def test_a_checkpoint_that_nobody_marked_as_started_is_marked() -> None:
@@ -138,7 +139,7 @@ def test_a_checkpoint_that_nobody_marked_as_started_is_marked() -> None:
     later = rig.next_life("later")
     registry = finished(later.store.registry(GROUP))
     assert isinstance(registry, Known)
-    assert PARTITION in registry.value.started
+    assert ORDERS in registry.value.started
 
 
 # Commits
@@ -146,10 +147,10 @@ def test_a_checkpoint_that_nobody_marked_as_started_is_marked() -> None:
 
 def test_a_commit_that_fell_behind_is_made_again_without_a_new_record() -> None:
     rig = resting(pages=1)
-    older = rig.kafka.group(GROUP).commits[PARTITION]
+    older = rig.kafka.group(GROUP).commits[ORDERS]
     rig.consume(2)
     rig.run(1.0)
-    rig.kafka.group(GROUP).commits[PARTITION] = older
+    rig.kafka.group(GROUP).commits[ORDERS] = older
     later = rig.next_life("later")
     assert later.committed == 9
     assert later.witness.next == 9
@@ -157,7 +158,7 @@ def test_a_commit_that_fell_behind_is_made_again_without_a_new_record() -> None:
 
 def test_a_stranger_s_commit_at_the_same_offset_gets_its_witness_back() -> None:
     rig = resting()
-    rig.kafka.reset_offset(GROUP, PARTITION, 9)
+    rig.kafka.reset_offset(GROUP, ORDERS, 9)
     assert rig.next_life("later").witness.next == 9
 
 
@@ -206,7 +207,7 @@ def test_what_was_asked_for_one_topic_is_not_committed_to_the_next() -> None:
     rig.store.flush()
     rig.kafka.recreate_topic(TOPIC)
     rig.produce(1)
-    rig.give(LeaderChanged((PARTITION,)))
+    rig.give(LeaderChanged((ORDERS,)))
     rig.run(1.0)
     assert (rig.stored.identity.topic_id, rig.stored.token.next) == ("id-orders-2", 0)
     rig.commands.clear()
@@ -232,7 +233,7 @@ def test_a_gap_names_only_what_was_confirmed_of_its_own_topic() -> None:
     rig.run(1.0)
     rig.consume(1)
     rig.kafka.recreate_topic(TOPIC)
-    rig.give(LeaderChanged((PARTITION,)))
+    rig.give(LeaderChanged((ORDERS,)))
     answer = finished(rig.store.gaps(GROUP))
     assert isinstance(answer, Known)
     named = {gap.topic_id: gap.evidence["confirmed_to"] for gap in answer.value}
@@ -341,7 +342,7 @@ def test_a_truncation_with_nothing_left_to_compare_is_a_gap() -> None:
     rig = resting(records=12)
     rig.kafka.topics[TOPIC].compacted = True
     rig.kafka.compact(TOPIC, 0, range(9))
-    rig.give(CursorFailed(PARTITION, rig.cursor.session, CUT, True, None))
+    rig.give(CursorFailed(ORDERS, rig.cursor.session, CUT, True, None))
     rig.run(1.0)
     assert the_gap(rig)[0] is GapReason.LOG_TRUNCATED
 
@@ -366,7 +367,7 @@ def test_nothing_goes_on_behind_a_record_that_cannot_be_read() -> None:
 def test_a_gap_outlives_the_loss_of_the_store_by_the_commit_s_witness() -> None:
     """`gap_outlives`: our own offset is committed again, and its witness names the gap."""
     rig = resting(pages=1)
-    rig.kafka.reset_offset(GROUP, PARTITION, 7)
+    rig.kafka.reset_offset(GROUP, ORDERS, 7)
     gapped = rig.next_life("gapped")
     gap = only(gapped.gaps)
     assert (gap.reason, gap.interval) == (
@@ -406,7 +407,7 @@ def test_a_gap_stops_its_partition_and_no_other() -> None:
     rig.run(1.0)
     rig.consume(1)
     rig.run(1.0)
-    rig.kafka.reset_offset(GROUP, PARTITION, 7)
+    rig.kafka.reset_offset(GROUP, ORDERS, 7)
     later = rig.next_life("later")
     assert the_gap(later)[0] is GapReason.EXTERNAL_RESET
     later.produce(3)
@@ -445,10 +446,10 @@ def test_a_partition_that_is_given_back_is_not_claimed_again() -> None:
     rig.consume(1)
     offer = rig.page()
     answers: list[object] = []
-    rig.give(Revoked((PARTITION,), lost=False, answer=answers.append))
+    rig.give(Revoked((ORDERS,), lost=False, answer=answers.append))
     assert answers == [], "its last offset waits for the topic's identity"
     rig.commands.clear()
-    rig.give(LeaderChanged((PARTITION,)))
+    rig.give(LeaderChanged((ORDERS,)))
     refused = rig.report(offer)
     assert isinstance(refused, Refusal)
     assert refused.refused is Refused.PAGE_LOST

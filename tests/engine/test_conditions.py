@@ -8,7 +8,8 @@ from sidecar.core.facts import ConditionChanged
 from sidecar.core.types import Condition, IsolationLevel, PartitionState
 from sidecar.engine import messages as m
 from sidecar.ports import EndReached, Fetched
-from tests.engine.driven import ORDERS, TOPIC, Driven
+from tests.engine.driven import Driven
+from tests.engine.process import ORDERS, TOPIC
 from tests.fakes.kafka import TIMED_OUT
 
 HANGING = Condition.HANGING_TRANSACTION

@@ -5,7 +5,8 @@ from __future__ import annotations
 from sidecar.core.forecast import Retention
 from sidecar.engine import messages as m
 from sidecar.ports import EndReached, Fetched
-from tests.engine.driven import TOPIC, WALL, Driven
+from tests.engine.driven import WALL, Driven
+from tests.engine.process import TOPIC
 from tests.fakes.kafka import TIMED_OUT, TOPIC_DENIED, FakeKafka
 
 WEEK = 604_800.0
@@ -35,7 +36,7 @@ def test_the_first_unread_record_in_hand_tells_it() -> None:
     one.apply(1)
     one.run(2)
     assert left(one) is None
-    assert all(not c.offsets for c in one.asked if isinstance(c, m.AskRetention))
+    assert all(not c.offsets for c in one.commands if isinstance(c, m.AskRetention))
 
 
 def test_a_partition_that_stands_is_told_of_by_the_record_itself() -> None:
@@ -101,7 +102,7 @@ def test_many_partitions_are_asked_for_in_few_questions() -> None:
         kafka.produce(TOPIC, index, b"x")
     kafka.fail("stamps", TIMED_OUT)
     one.run(35)
-    asked = [c.offsets for c in one.asked if isinstance(c, m.AskRetention)]
+    asked = [c.offsets for c in one.commands if isinstance(c, m.AskRetention)]
     assert [len(offsets) for offsets in asked] == [0, 256, 256, 44]
     assert kafka.calls["retentions"] == kafka.calls["stamps"] == 4
     assert {partition for offsets in asked for partition in offsets} == set(one.engine.cursors)

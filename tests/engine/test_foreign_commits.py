@@ -6,7 +6,8 @@ from sidecar.core.faults import Known
 from sidecar.core.types import Condition, GapReason, Interval, Offset, PartitionState
 from sidecar.core.witness import Ours, decode
 from sidecar.engine import messages as m
-from tests.engine.driven import GROUP, ORDERS, Driven, at_once
+from tests.engine.driven import Driven
+from tests.engine.process import GROUP, ORDERS, finished
 
 
 def running() -> Driven:
@@ -32,9 +33,9 @@ def test_a_lower_offset_is_written_down_as_a_request_and_then_replaced() -> None
     page = one.take()
     assert page is not None
     one.kafka.reset_offset(GROUP, ORDERS, 1)
-    mark = len(one.asked)
+    mark = len(one.commands)
     one.run(6)
-    stored = at_once(one.store.read(GROUP, [ORDERS]))[ORDERS]
+    stored = finished(one.store.read(GROUP, [ORDERS]))[ORDERS]
     assert isinstance(stored, Known)
     assert stored.value.checkpoint.replay == Interval(Offset(1), Offset(3))
     view = one.view()
@@ -43,7 +44,7 @@ def test_a_lower_offset_is_written_down_as_a_request_and_then_replaced() -> None
     assert is_ours(one, 3)
     written = [
         isinstance(c, m.Commit)
-        for c in one.asked[mark:]
+        for c in one.commands[mark:]
         if isinstance(c, m.Commit)
         or (isinstance(c, m.PerformInstall) and c.install.checkpoint.replay is not None)
     ]

@@ -11,7 +11,8 @@ from sidecar.core.types import GapReason, Interval, Offset, PartitionState, Verd
 from sidecar.core.views import Refused, ResolveRequest
 from sidecar.engine import messages as m
 from sidecar.ports import EndReached, Fetched, LeaderChanged
-from tests.engine.driven import GROUP, ORDERS, TOPIC, Driven, at_once
+from tests.engine.driven import Driven
+from tests.engine.process import GROUP, ORDERS, TOPIC, finished, known
 from tests.engine.rig import Rig
 
 
@@ -131,7 +132,7 @@ def test_a_log_that_was_cut_below_a_foreign_reset_is_found_before_the_jump(
     gap = one.engine.cursors[ORDERS].gap
     assert gap is not None
     assert (gap.reason, gap.interval) == (GapReason.LOG_DIVERGED, Interval(Offset(3), Offset(5)))
-    kept = {g.id: g for g in at_once(one.store.gaps(GROUP)).value}
+    kept = {g.id: g for g in known(finished(one.store.gaps(GROUP)))}
     assert (kept[was.id].state, kept[was.id].superseded_by) == (GapState.SUPERSEDED, gap.id)
     assert one.resolve(DECISIONS[0]).detail == "reading goes on at 3"
     page = one.take()

@@ -13,7 +13,8 @@ from sidecar.core.types import Condition, Offset, Verdict
 from sidecar.core.views import PageOffer
 from sidecar.engine import messages as m
 from sidecar.ports import Revoked
-from tests.engine.rig import GROUP, PARTITION, TOPIC, Rig, finished
+from tests.engine.process import GROUP, ORDERS, TOPIC, finished, known
+from tests.engine.rig import Rig
 from tests.fakes.store import Mishap
 
 OF_ALL: dict[str, Any] = {"from": 0, "to": 3}
@@ -33,14 +34,12 @@ def resting() -> Rig:
 
 def leave(rig: Rig, name: str, kind: RequestKind, target: str = "", **arguments: Any) -> None:
     at = rig.clock().wall
-    left = Request(
-        RequestId(name), GROUP, PARTITION, kind, target, "on-call", "a test", at, arguments
-    )
+    left = Request(RequestId(name), GROUP, ORDERS, kind, target, "on-call", "a test", at, arguments)
     finished(rig.store.leave(left))
 
 
 def asked(rig: Rig, name: str) -> Request:
-    kept = finished(rig.store.requests(GROUP, [PARTITION]))[PARTITION].value  # type: ignore[union-attr]  # the fake is there
+    kept = known(finished(rig.store.requests(GROUP, [ORDERS]))[ORDERS])
     return next(one for one in kept if one.id == name)
 
 
@@ -69,9 +68,9 @@ def test_a_refusal_that_may_stand_is_not_taken_back_by_what_was_read_before_it()
     refusal, watch = rig.withheld
     before = m.OwnersAnswered(
         watch.ask,
-        finished(rig.store.watch(GROUP, [PARTITION])),
+        finished(rig.store.watch(GROUP, [ORDERS])),
         rig.now,
-        finished(rig.store.requests(GROUP, [PARTITION])),
+        finished(rig.store.requests(GROUP, [ORDERS])),
     )
     rig.consume(1)
     rig.store.fail(Mishap.REPLY_LOST, method="answer_request")
@@ -92,7 +91,7 @@ def test_a_partition_that_is_given_back_executes_nothing_more() -> None:
     leave(rig, "continue", RequestKind.CONTINUE)
     rig.run(1.0)
     (writing,) = rig.withheld
-    rig.give(Revoked((PARTITION,), lost=False, answer=lambda _: None))
+    rig.give(Revoked((ORDERS,), lost=False, answer=lambda _: None))
     rig.answer(writing)
     assert rig.withheld == []
     assert asked(rig, "pause").state is RequestState.DONE
@@ -103,14 +102,14 @@ def test_an_answer_lets_nothing_pass_but_what_it_was_given_to() -> None:
     """The group commits elsewhere between the answer and the look that it leads to."""
     rig = Rig(adopt=Adopt.HOLD)
     rig.produce(9)
-    rig.kafka.reset_offset(GROUP, PARTITION, 3)
+    rig.kafka.reset_offset(GROUP, ORDERS, 3)
     rig.run(1.0)
     (held,) = rig.engine.holds()
     assert held.verdict is Verdict.ADOPTED
     rig.withholding = (m.Look,)
     leave(rig, "answer", RequestKind.ANSWER, held.id, answer="commit")
     rig.run(1.0)
-    rig.kafka.reset_offset(GROUP, PARTITION, 5)
+    rig.kafka.reset_offset(GROUP, ORDERS, 5)
     rig.withholding = ()
     rig.answer(rig.withheld[-1])
     rig.run(1.0)
@@ -203,7 +202,7 @@ def test_only_the_very_record_that_cannot_be_read_is_passed(offset: int) -> None
 def test_who_gives_a_partition_back_replaces_no_foreign_commit_that_is_not_written_down() -> None:
     """It was seen and the store does not know of it yet: the next owner sees it, too."""
     rig = resting()
-    rig.kafka.reset_offset(GROUP, PARTITION, 1)
+    rig.kafka.reset_offset(GROUP, ORDERS, 1)
     for _ in range(200):
         rig.now += 0.25
         rig.give(m.Tick())
@@ -213,7 +212,7 @@ def test_who_gives_a_partition_back_replaces_no_foreign_commit_that_is_not_writt
             break
     assert seen(rig)
     given: list[Any] = []
-    rig.give(Revoked((PARTITION,), lost=False, answer=given.append))
+    rig.give(Revoked((ORDERS,), lost=False, answer=given.append))
     rig.run(1.0)
     assert given == [{}]
     again = rig.next_life("next")

@@ -13,14 +13,15 @@ from sidecar.core.gap import Resolution
 from sidecar.core.policy import Adopt, Start
 from sidecar.core.request import PENDING_MAX, Request, RequestId, RequestKind, RequestState
 from sidecar.core.types import Condition, Interval, IsolationLevel, Offset, Partition, Verdict
-from tests.engine.stand import GROUP, P0, TOPIC, Life, Stand, finish
+from tests.engine.process import GROUP, ORDERS, TOPIC, Process, finished, known
+from tests.engine.stand import Stand
 from tests.fakes.store import AWAY
 
 P1 = Partition(TOPIC, 1)
 DENIED = Fault(Component.KAFKA, FaultKind.AUTHORIZATION, "TOPIC_AUTHORIZATION_FAILED", "denied")
 
 
-def at_a_gap() -> tuple[Stand, Life]:
+def at_a_gap() -> tuple[Stand, Process]:
     """Applied up to 4, and the log begins at 8."""
     stand = Stand(records=12)
     life = stand.start()
@@ -32,13 +33,13 @@ def at_a_gap() -> tuple[Stand, Life]:
     return stand, life
 
 
-def asked_by_a_commit() -> tuple[Stand, Life]:
+def asked_by_a_commit() -> tuple[Stand, Process]:
     """Applied up to 8, and a foreign hand went back to 3: it is asked whether to deliver again."""
     stand = Stand(records=12)
     life = stand.start()
     stand.apply(life, 8)
     stand.kill(life)
-    stand.kafka.reset_offset(GROUP, P0, 3)
+    stand.kafka.reset_offset(GROUP, ORDERS, 3)
     life = stand.start()
     stand.until(lambda: stand.view(life).conditions == (Condition.REPLAY_REQUESTED,))
     return stand, life
@@ -59,7 +60,8 @@ def test_a_resolution_that_was_left_is_executed_within_a_second() -> None:
     assert stand.view(life).next == 8
     assert ("asked: resolve", "on-call", "a test") in stand.audit()
     assert ("done: resolve", "on-call", "reading goes on at 8") in stand.audit()
-    (resolved,) = finish(stand.store.gaps(GROUP)).value
+    (resolved,) = known(finished(stand.store.gaps(GROUP)))
+    assert resolved.resolution is not None
     assert (resolved.resolution.by, resolved.resolution.resolution) == (
         "on-call",
         Resolution.ACCEPTED,
@@ -165,7 +167,7 @@ def test_an_acknowledgement_beside_the_owner_is_heard_within_a_second() -> None:
     standing = stand.gap()
     seen = gaps.acknowledge(standing, by="on-call", why="seen", at=stand.now().wall)
     assert seen is not None
-    finish(stand.store.update_gap(seen, was=standing))
+    finished(stand.store.update_gap(seen, was=standing))
     stand.run(1.0)
     told = [f.gap for f in life.facts if isinstance(f, GapChanged)]
     assert [(gap.state, gap.audit[-1].by) for gap in told] == [("acknowledged", "on-call")]
@@ -187,7 +189,7 @@ def test_evidence_that_cannot_be_had_refuses_nothing() -> None:
 # --- holds ----------------------------------------------------------------------------------------
 
 
-def hold_of(life: Life, partition: Partition = P0) -> str:
+def hold_of(life: Process, partition: Partition = ORDERS) -> str:
     (view,) = life.engine.cursors[partition].hold_views()
     return view.id
 
@@ -239,12 +241,12 @@ def test_an_answer_left_while_nobody_runs_finds_its_situation_again() -> None:
 def test_an_adoption_is_answered_once_and_for_the_offset_that_was_shown() -> None:
     """The group commits on meanwhile: that is another situation, and another answer."""
     stand = Stand(records=9, adopt=Adopt.HOLD)
-    stand.kafka.reset_offset(GROUP, P0, 3)
+    stand.kafka.reset_offset(GROUP, ORDERS, 3)
     life = stand.start()
     stand.until(lambda: stand.view(life).state == "held")
     named = hold_of(life)
     stand.kill(life)
-    stand.kafka.reset_offset(GROUP, P0, 5)
+    stand.kafka.reset_offset(GROUP, ORDERS, 5)
     stale = stand.ask(RequestKind.ANSWER, named, answer="commit")
     life = stand.start()
     stand.until(lambda: not stand.asked(stale).pending)
@@ -406,14 +408,14 @@ def test_the_store_forgets_what_it_kept_and_nothing_is_executed_twice() -> None:
 
 
 def requests(stand: Stand) -> list[Request]:
-    return list(finish(stand.store.requests(GROUP, [P0]))[P0].value)
+    return [*known(finished(stand.store.requests(GROUP, [ORDERS]))[ORDERS])]
 
 
 # --- skip -----------------------------------------------------------------------------------------
 
 
 def receipts(stand: Stand) -> dict[int, str]:
-    memory = finish(stand.store.memory(GROUP, P0, 100)).value
+    memory = known(finished(stand.store.memory(GROUP, ORDERS, 100)))
     return {one.offset: one.outcome.value for run in memory.receipts for one in run}
 
 
@@ -478,7 +480,7 @@ def test_what_is_not_there_cannot_be_skipped() -> None:
 def test_what_is_asked_of_a_partition_that_everybody_forgot_is_answered_once() -> None:
     """Its owner still knew a checkpoint that stands nowhere any more, and compared with that."""
     stand = Stand(records=8)
-    stand.kafka.reset_offset(GROUP, P0, 2)
+    stand.kafka.reset_offset(GROUP, ORDERS, 2)
     life = stand.start(start=Start.REFUSE)
     stand.apply(life, 4)
     stand.kafka.recreate_topic(TOPIC)
@@ -506,7 +508,8 @@ def test_a_record_that_cannot_be_read_is_passed_as_an_accepted_gap(by_answer: bo
         name = stand.ask(RequestKind.SKIP, offset=4)
     stand.until(lambda: stand.view(life).next == 5, 2.0)
     assert stand.asked(name).state is RequestState.DONE
-    (gap,) = finish(stand.store.gaps(GROUP)).value
+    (gap,) = known(finished(stand.store.gaps(GROUP)))
+    assert gap.resolution is not None
     assert (gap.interval, gap.state, gap.resolution.by) == (
         Interval(Offset(4), Offset(5)),
         "resolved",
@@ -586,7 +589,7 @@ def test_a_record_of_the_overlap_that_cannot_be_read_any_more_is_not_compared() 
     stand.ask(RequestKind.ANSWER, hold_of(life), answer="skip")
     stand.until(lambda: stand.view(life).state == "delivering")
     assert stand.view(life).next == 4
-    assert finish(stand.store.gaps(GROUP)).value == []
+    assert known(finished(stand.store.gaps(GROUP))) == []
     stand.apply(life, 4)
 
 
@@ -622,7 +625,7 @@ def test_only_what_was_applied_is_delivered_again(first: int | None, end: int, w
     assert (refused.state, refused.detail) == (RequestState.REFUSED, why)
 
 
-def replayed(stand: Stand, life: Life) -> list[int]:
+def replayed(stand: Stand, life: Process) -> list[int]:
     """Takes and applies what comes, as long as something does."""
     offsets: list[int] = []
     while (page := stand.take(life)) is not None:
@@ -706,7 +709,7 @@ def test_a_replay_goes_on_without_its_request_where_the_store_went_back() -> Non
     stand.run(0.1)
     shown = stand.view(life).detail
     assert shown == "delivering [0, 2) again for on-call: at 0"
-    assert finish(stand.store.requests(GROUP, [P0]))[P0].value == []
+    assert known(finished(stand.store.requests(GROUP, [ORDERS]))[ORDERS]) == []
     stand.kill(life)
     life = stand.start()
     assert replayed(stand, life) == [0, 1]
@@ -829,7 +832,7 @@ def test_a_replay_that_somebody_asked_for_by_committing_is_granted_by_an_answer(
     life = stand.start()
     stand.apply(life, 8)
     stand.kill(life)
-    stand.kafka.reset_offset(GROUP, P0, 5)
+    stand.kafka.reset_offset(GROUP, ORDERS, 5)
     life = stand.start()
     stand.until(lambda: stand.view(life).state == "delivering")
     name = stand.ask(RequestKind.ANSWER, hold_of(life), answer="replay")
@@ -846,7 +849,7 @@ def test_a_replay_that_somebody_asked_for_by_committing_is_granted_by_an_answer(
 def test_what_lies_before_the_history_is_not_delivered_again() -> None:
     """Only what was applied here: a group that was adopted at 8 has no records below it."""
     stand = Stand(records=12)
-    stand.kafka.reset_offset(GROUP, P0, 8)
+    stand.kafka.reset_offset(GROUP, ORDERS, 8)
     life = stand.start()
     stand.apply(life, 4)
     assert stand.view(life).next == 12

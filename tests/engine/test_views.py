@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sidecar.core.types import IsolationLevel, PartitionState, Verdict
-from tests.engine.driven import ORDERS, TOPIC, Driven
+from tests.engine.driven import Driven
+from tests.engine.process import ORDERS, TOPIC
 from tests.fakes.kafka import TIMED_OUT
 
 
