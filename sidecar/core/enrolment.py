@@ -18,6 +18,7 @@ from sidecar.core.evidence import Committed, LogEnd, TopicDescription
 from sidecar.core.faults import Answer, Fault, Known, Reading, Unreadable
 from sidecar.core.policy import Policy, Start
 from sidecar.core.types import GroupId, Offset, Partition, StoreId, TopicId, Verdict
+from sidecar.core.verdict import Instead
 from sidecar.core.witness import Ours, Witness, decode
 
 
@@ -76,7 +77,7 @@ Enrolment: TypeAlias = Create | Register | CannotEnrol | StartRefused
 
 
 NO_ANSWERS: Mapping[Partition, Start] = MappingProxyType({})
-NONE_LASTING: Mapping[str, TopicId] = MappingProxyType({})
+NOTHING: Mapping[str, Instead] = MappingProxyType({})
 
 
 def enrol(
@@ -84,11 +85,12 @@ def enrol(
     policy: Policy,
     *,
     answered: Mapping[Partition, Start] = NO_ANSWERS,
-    lasting: Mapping[str, TopicId] = NONE_LASTING,
+    instead: Mapping[str, Instead] = NOTHING,
 ) -> Enrolment:
     """What to write down. `answered`: where somebody said that a partition begins, which counts
     for that partition alone; the others that the policy refuses are left out until they are.
-    `lasting`: IDs that topics were described by for so long that they take the place of others."""
+    `instead`: topics whose registered ID another takes the place of. All that is in such a one is
+    younger than the group's history, so it is read from its beginning."""
     if isinstance(evidence.registry, Unreadable):
         return CannotEnrol(evidence.registry.fault)
     if isinstance(evidence.committed, Unreadable):
@@ -106,12 +108,15 @@ def enrol(
             continue
         described = reading.value
         known = None if standing is None else standing.topics.get(name)
-        again = known is not None and known.topic_id != described.topic_id
-        if again:
-            replaces = known is not None and known.topic_id is not None
-            if replaces and described.topic_id != lasting.get(name):
-                continue  # a broker that lags behind may have said so
-            known = None
+        again = False
+        if known is not None and known.topic_id not in (None, described.topic_id):
+            lasting = instead.get(name)
+            if lasting is None or (lasting.registered, lasting.described) != (
+                known.topic_id,
+                described.topic_id,
+            ):
+                continue  # a broker that lags behind may have said so, or one that offers no IDs
+            again, known = True, None
         topics[name] = RegisteredTopic(
             described.topic_id,
             described.partitions,
@@ -123,7 +128,7 @@ def enrol(
             partition = Partition(name, index)
             if standing is not None and not again and partition in standing.baselines:
                 continue
-            late = known is not None and index >= known.partitions_first
+            late = again or (known is not None and index >= known.partitions_first)
             rule = Start.EARLIEST if late else answered.get(partition, policy.start)
             baseline = _baseline(evidence, policy, partition, committed, witnesses, rule)
             if isinstance(baseline, Unreadable):

@@ -139,12 +139,19 @@ def start_refused() -> Hold:
 
 
 @dataclass(frozen=True, slots=True)
+class Instead:
+    """A topic ID that was answered for so long that it takes the place of the registered one."""
+
+    registered: TopicId
+    described: TopicId
+
+
+@dataclass(frozen=True, slots=True)
 class Enrol:
-    """The store's registry does not know this group, topic or partition yet. `topic_id`: what was
-    answered for so long that it takes the place of the ID which is registered."""
+    """The store's registry does not know this group, topic or partition yet."""
 
     detail: str
-    topic_id: TopicId | None = None
+    instead: Instead | None = None
 
 
 Judgement: TypeAlias = Go | Wait | Open | Stand | Hold | Enrol
@@ -163,6 +170,7 @@ def judge(
     policy: Policy,
     *,
     waited_seconds: float = 0.0,
+    same_ids_seconds: float = 0.0,
     accepted: Verdict | None = None,
 ) -> Judgement:
     """What the evidence means.
@@ -171,11 +179,13 @@ def judge(
 
     `waited_seconds`: for how long the same answer was given without a break. It decides only
     where a restarting or deposed broker answers like one that lost something for good.
+
+    `same_ids_seconds`: for how long the topic was described by this ID, beside the registered one.
     """
     patient = waited_seconds >= policy.topic_unknown_seconds
-    unread = _unreadable_identity(evidence, patient=patient)
-    judgement = (
-        unread if unread is not None else _judge_identity(evidence, policy, patient, accepted)
+    lasting = same_ids_seconds >= policy.topic_unknown_seconds
+    judgement = _unreadable_identity(evidence, patient=patient) or _judge_identity(
+        evidence, policy, patient, lasting, accepted
     )
     return _beside_standing_gap(evidence, judgement)
 
@@ -247,6 +257,7 @@ class _Facts:
     evidence: Evidence
     policy: Policy
     patient: bool
+    lasting: bool
     accepted: Verdict | None
     cluster_id: ClusterId
     topic: TopicDescription
@@ -265,9 +276,9 @@ class _Facts:
 
 
 def _judge_identity(
-    evidence: Evidence, policy: Policy, patient: bool, accepted: Verdict | None
+    evidence: Evidence, policy: Policy, patient: bool, lasting: bool, accepted: Verdict | None
 ) -> Judgement:
-    facts = _facts(evidence, policy, patient, accepted)
+    facts = _facts(evidence, policy, patient, lasting, accepted)
     if facts is None:
         return Hold(Verdict.UNKNOWN, "the evidence could not be read whole")
     if isinstance(facts.testimony, NewerFormat):
@@ -285,7 +296,7 @@ def _judge_identity(
 
 
 def _facts(
-    evidence: Evidence, policy: Policy, patient: bool, accepted: Verdict | None
+    evidence: Evidence, policy: Policy, patient: bool, lasting: bool, accepted: Verdict | None
 ) -> _Facts | None:
     if not isinstance(evidence.cluster_id, Known) or not isinstance(evidence.topic, Known):
         return None
@@ -294,6 +305,7 @@ def _facts(
         evidence=evidence,
         policy=policy,
         patient=patient,
+        lasting=lasting,
         accepted=accepted,
         cluster_id=evidence.cluster_id.value,
         topic=evidence.topic.value,
@@ -598,13 +610,17 @@ def _without_checkpoint(facts: _Facts) -> Judgement:
 
 
 def _created_before_its_first_page(facts: _Facts, registered: TopicId | None) -> Enrol | Wait:
-    """Nothing was delivered of it, so another topic of that name takes its place. A broker that
-    lags behind names the one before, which may never have been registered; but it does not go on
-    doing so, and IDs have no order that would tell which is the later one."""
+    """Nothing was delivered of this partition, so another topic of that name takes the place of the
+    registered one. A broker that lags behind names the one before, which may never have been
+    registered; but it does not go on doing so, and IDs have no order that would tell which is the
+    later one."""
     described = facts.topic.topic_id
-    if registered is not None and not facts.patient:
+    if registered is None or described is None:
+        return Enrol("the topic gained an ID before its first page")
+    if not facts.lasting:
         return _stale(f"the answer names topic ID {described}, and {registered} is registered")
-    return Enrol("the topic was created again before its first page", described)
+    detail = "the topic was created again before its first page"
+    return Enrol(detail, Instead(registered, described))
 
 
 def _came_later(facts: _Facts, registered: RegisteredTopic | None) -> bool:

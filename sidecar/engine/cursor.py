@@ -40,7 +40,7 @@ from sidecar.core.types import (
     TopicId,
     Verdict,
 )
-from sidecar.core.verdict import Go
+from sidecar.core.verdict import Go, Instead
 from sidecar.core.views import (
     HoldView,
     PageOffer,
@@ -120,8 +120,12 @@ class Cursor:
     started: bool = False
     enrolled: bool = False
     """The registry was written for this look."""
-    enrols_as: TopicId | None = None
+    instead: Instead | None = None
     """The topic ID that is to take the place of the registered one."""
+    ids: tuple[TopicId | None, TopicId | None] | None = None
+    """The topic's registered ID and the described one, as they were answered last."""
+    ids_since: float = 0.0
+    """Monotonic seconds since when they were answered so, and no others."""
     committed: Offset | None = None
     committed_at: float | None = None
     confirmed: Checkpoint | None = None
@@ -144,8 +148,8 @@ class Cursor:
     execute_at: float = 0.0
     """Monotonic seconds before which no request is tried again."""
     answered: dict[RequestId, float] = field(default_factory=dict)
-    """Requests that we answered, and the monotonic seconds at which the answer was known to stand:
-    what was asked before that may still show them as pending."""
+    """Requests that we answered, and the monotonic seconds at which the answer was known to stand,
+    or its reply to be lost: what was asked before that may still show them as pending."""
     policy_at: float = -1e9
     """Monotonic seconds before which an automatic decision is not tried again."""
     log_start: Offset | None = None

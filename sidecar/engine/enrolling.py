@@ -40,7 +40,7 @@ class Enrolling(Part):
             event.evidence,
             self.context.policy,
             answered=self.parts.requests.starts(cursors),
-            lasting={c.partition.topic: c.enrols_as for c in cursors if c.enrols_as is not None},
+            instead={c.partition.topic: c.instead for c in cursors if c.instead is not None},
         )
         match plan:
             case enrolment.CannotEnrol():

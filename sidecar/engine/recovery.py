@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
 from sidecar.core import overlap, verdict
@@ -109,18 +110,22 @@ class Recovery(Part):
             if cursor.same_answer_since is None
             else max(0.0, cursor.looked_at - cursor.same_answer_since)
         )
-        judged = verdict.judge(evidence, self.context.policy)
+        judge = partial(
+            verdict.judge,
+            evidence,
+            self.context.policy,
+            same_ids_seconds=self._same_ids_seconds(cursor, evidence),
+        )
+        judged = judge()
         accepted = self.parts.requests.accepted(cursor, judged)
         if accepted is not None:
-            judged = verdict.judge(evidence, self.context.policy, accepted=accepted)
+            judged = judge(accepted=accepted)
         if not isinstance(judged, verdict.Wait):
             cursor.same_answer_since = None
             cursor.same_answer = None
         elif cursor.same_answer == judged.answer:
             # Only the very same answer, without a break, comes to count as lasting.
-            judged = verdict.judge(
-                evidence, self.context.policy, waited_seconds=waited, accepted=accepted
-            )
+            judged = judge(waited_seconds=waited, accepted=accepted)
         if accepted is None or isinstance(judged, verdict.Hold):
             self.parts.requests.overtaken(cursor, judged)
         if cursor.resolving is not None:
@@ -142,7 +147,7 @@ class Recovery(Part):
                 cursor.enrolled = False
                 self.unsettled(cursor, judged.detail)
             case verdict.Enrol():
-                cursor.enrols_as = judged.topic_id
+                cursor.instead = judged.instead
                 self.context.move(cursor, Step.ENROL, detail=judged.detail)
             case verdict.Wait():
                 if cursor.cue is not Cue.RETRY:
@@ -178,6 +183,17 @@ class Recovery(Part):
             return False
         heard, cursor.short_end = cursor.short_end, end.value.high_watermark
         return heard != cursor.short_end
+
+    def _same_ids_seconds(self, cursor: Cursor, evidence: Evidence) -> float:
+        """For how long no other topic ID was answered, beside the registered one. A question that
+        was not answered in between says nothing of either."""
+        if isinstance(evidence.registry, Known) and isinstance(evidence.topic, Known):
+            registered = evidence.registry.value.topics.get(cursor.partition.topic)
+            described = evidence.topic.value.topic_id
+            ids = (None if registered is None else registered.topic_id, described)
+            if ids != cursor.ids:
+                cursor.ids, cursor.ids_since = ids, self.context.now.monotonic
+        return max(0.0, cursor.looked_at - cursor.ids_since)
 
     def unsettled(self, cursor: Cursor, detail: str) -> None:
         """Nothing is claimed now; the evidence is asked again in a while."""

@@ -76,7 +76,7 @@ def test_what_has_to_be_read_first_is_left_to_the_next_owner() -> None:
     assert (other.view().state, other.view().next) == (PartitionState.DELIVERING, 9)
 
 
-def test_what_needs_no_reading_is_decided_finished() -> None:
+def test_what_needs_no_reading_is_decided_at_once() -> None:
     one, gap = reset_and_left()
     wanted = ResolveRequest(Resolution.IGNORED, "on-call", "a mistake")
     desk = cast(Standalone, Desk(one))

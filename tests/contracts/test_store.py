@@ -868,7 +868,7 @@ async def test_a_registered_topic_id_is_replaced_only_upon_itself(
     assert known(await store.register(group, STORE, old, late, seen=seen)) == answer
     upon_it = {"orders": TopicId("new")}
     unread = {"orders": RegisteredTopic(None, 9, 9)}
-    assert known(await store.register(group, STORE, unread, {}, seen=upon_it)) == answer
+    assert known(await store.register(group, STORE, unread, late, seen=upon_it)) == answer
     assert known(await store.register(group, STORE, old, {}, seen=upon_it)).topics == old
 
 

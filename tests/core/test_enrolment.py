@@ -16,7 +16,8 @@ from sidecar.core.enrolment import (
 from sidecar.core.evidence import Committed, LogEnd, TopicDescription
 from sidecar.core.faults import ABSENT, FaultKind, Known
 from sidecar.core.policy import Start
-from sidecar.core.types import IsolationLevel, Offset, Partition, StoreId, TopicId
+from sidecar.core.types import IsolationLevel, Offset, Partition, StoreId, TopicId, Verdict
+from sidecar.core.verdict import Instead
 from tests.core.situations import GROUP, POLICY, TOPIC, fault, foreign, ours, registry
 
 PARTITIONS = [Partition("orders", i) for i in range(3)]
@@ -123,10 +124,12 @@ def test_a_topic_created_again_before_its_first_page_begins_anew() -> None:
         registry=Known(registry(started=False, baseline=55)),
         topics={"orders": Known(TopicDescription(TopicId("topic-2"), 3, False))},
     )
-    plan = enrol(again, POLICY, lasting={"orders": TopicId("topic-2")})
-    assert isinstance(plan, Register)
-    assert plan.baselines[PARTITIONS[0]] == 10
-    assert plan.topics["orders"].topic_id == "topic-2"
+    instead = {"orders": Instead(TOPIC, TopicId("topic-2"))}
+    for start in Start:  # nothing that is in it was there when the group began
+        plan = enrol(again, replace(POLICY, start=start), instead=instead)
+        assert isinstance(plan, Register)
+        assert plan.baselines == dict.fromkeys(PARTITIONS, 10)
+        assert plan.topics["orders"].topic_id == "topic-2"
 
 
 def test_another_id_that_did_not_last_takes_no_place() -> None:
@@ -135,11 +138,37 @@ def test_another_id_that_did_not_last_takes_no_place() -> None:
         registry=Known(registry(started=False, baseline=55)),
         topics={"orders": Known(TopicDescription(TopicId("topic-0"), 3, False))},
     )
-    for lasting in ({}, {"orders": TopicId("topic-2")}, {"events": TopicId("topic-0")}):
-        plan = enrol(lagging, POLICY, lasting=lasting)
+    right, other = Instead(TOPIC, TopicId("topic-0")), Instead(TOPIC, TopicId("topic-2"))
+    upon_another = Instead(TopicId("topic-2"), TopicId("topic-0"))
+    for instead in ({}, {"orders": other}, {"orders": upon_another}, {"events": right}):
+        plan = enrol(lagging, POLICY, instead=instead)
         assert isinstance(plan, Register)
         assert not plan.topics
         assert not plan.baselines
+
+
+def test_a_description_without_an_id_enrols_nothing_where_one_is_registered() -> None:
+    """By a broker that offers none now: it may be of either topic."""
+    nameless = group(
+        registry=Known(registry(started=False, baseline=55)),
+        topics={"orders": Known(TopicDescription(None, 4, False))},
+    )
+    plan = enrol(nameless, replace(POLICY, start=Start.LATEST))
+    assert isinstance(plan, Register)
+    assert not plan.topics
+    assert not plan.baselines
+
+
+def test_a_topic_that_gains_an_id_is_the_same_topic() -> None:
+    """What was left out stays so, and a later partition is still a later one."""
+    topics = {"orders": RegisteredTopic(None, 2, 2)}
+    gained = group(registry=Known(registry(topics=topics)))
+    refuse = replace(POLICY, start=Start.REFUSE)
+    assert enrol(gained, refuse) == StartRefused(Verdict.START_REFUSED, (PARTITIONS[1],))
+    plan = enrol(gained, replace(POLICY, start=Start.LATEST))
+    assert isinstance(plan, Register)
+    assert plan.topics == {"orders": RegisteredTopic(TOPIC, 3, 2)}
+    assert plan.baselines == {PARTITIONS[1]: 80, PARTITIONS[2]: 10}
 
 
 def test_an_unanswered_question_writes_nothing() -> None:

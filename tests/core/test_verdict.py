@@ -31,7 +31,7 @@ from sidecar.core.types import (
     TopicId,
     Verdict,
 )
-from sidecar.core.verdict import Enrol, Go, Hold, Judgement, Open, Stand, Wait, judge
+from sidecar.core.verdict import Enrol, Go, Hold, Instead, Judgement, Open, Stand, Wait, judge
 from sidecar.core.witness import WitnessGap
 from tests.core.situations import (
     CLUSTER,
@@ -401,8 +401,8 @@ def test_a_topic_created_again_before_its_first_page_is_enrolled_once_its_id_las
     )
     for partition in (seen, replace(seen, partition=Partition("orders", 2))):
         assert name(judge(partition, POLICY)) == "wait unavailable"
-        assert judge(partition, POLICY, waited_seconds=30) == Enrol(
-            "the topic was created again before its first page", TopicId("topic-2")
+        assert judge(partition, POLICY, same_ids_seconds=30) == Enrol(
+            "the topic was created again before its first page", Instead(TOPIC, TopicId("topic-2"))
         )
 
 

@@ -150,7 +150,8 @@ class Rig(Process):
 
     def _perform(self, command: m.Command) -> None:
         """A write that is to be tried again after a while is, when time passes."""
-        if isinstance(command, m.PerformInstall) and command.after_seconds > 0:
+        withheld = isinstance(command, self.withholding)
+        if isinstance(command, m.PerformInstall) and command.after_seconds > 0 and not withheld:
             self._later.append(command)
         else:
             super()._perform(command)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from sidecar.core.evidence import Evidence, LogEnd
 from sidecar.core.faults import Component, Fault, FaultKind, Known
 from sidecar.core.gap import GapState
-from sidecar.core.policy import OnGap
+from sidecar.core.policy import OnGap, Start
 from sidecar.core.recovery import Phase
 from sidecar.core.types import (
     Condition,
@@ -38,6 +38,7 @@ T = TypeVar("T")
 
 DENIED = Fault(Component.KAFKA, FaultKind.AUTHORIZATION, "GROUP_AUTHORIZATION_FAILED", "no right")
 CUT = Fault(Component.KAFKA, FaultKind.EPOCH_SUSPECT, "_AUTO_OFFSET_RESET", "the log was cut")
+TIMED_OUT = Fault(Component.KAFKA, FaultKind.UNAVAILABLE, "_TIMED_OUT", "no answer in time")
 
 
 def resting(records: int = 9, pages: int = 3, **policy: Any) -> Rig:
@@ -89,15 +90,19 @@ def test_only_the_very_same_answer_comes_to_count_as_lasting() -> None:
 
 
 def test_a_topic_created_again_before_its_first_page_is_begun_once_its_id_lasts() -> None:
-    """Not at once: a broker that lags behind would have it be the one before."""
-    rig = Rig()
+    """Not at once: a broker that lags behind would have it be the one before. Questions that are
+    not answered in between do not make it longer. And from its beginning, wherever new ones begin:
+    nothing in it is older than the group."""
+    rig = Rig(start=Start.LATEST)
     rig.withholding = (m.PerformInstall,)
     rig.run(1.0)
     rig.kafka.recreate_topic(TOPIC)
     rig.produce(3)
-    later = rig.next_life("later", topic_unknown_seconds=5.0)
-    later.run(3.0)
-    assert later.cursor.phase is Phase.WAITING
+    later = rig.next_life("later", topic_unknown_seconds=5.0, start=Start.LATEST)
+    for _ in range(3):
+        later.run(1.0)
+        assert later.cursor.phase is Phase.WAITING
+        later.kafka.fail("committed", TIMED_OUT, times=1)
     later.run(6.0)
     assert list(later.page().offsets) == [0, 1, 2]
 

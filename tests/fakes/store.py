@@ -531,9 +531,9 @@ class FakeStore(CheckpointStore):
         for name, topic in topics.items():
             known = merged.get(name)
             pinned = None if known is None else known.topic_id
-            if pinned is None or topic.topic_id in (None, pinned):
+            if pinned is None or topic.topic_id == pinned:
                 merged[name] = _merged(known, topic)
-            elif seen.get(name) != pinned:
+            elif topic.topic_id is None or seen.get(name) != pinned:
                 stale.add(name)
             else:
                 again.add(name)

@@ -49,6 +49,8 @@ class Cut:
 
     first: int
     end: int
+    records: frozenset[int]
+    """Those that were owed."""
     at: int
 
 
@@ -69,9 +71,10 @@ class Oracle:
     """Logs in which an offset was given to other bytes, with the lowest such offset."""
     cuts: dict[Log, list[Cut]] = field(default_factory=lambda: defaultdict(list))
     """Those whose ground nobody has verified, or found cut, since."""
-    unseen: dict[Log, set[int]] = field(default_factory=lambda: defaultdict(set))
+    unseen: dict[Log, dict[int, bool]] = field(default_factory=lambda: defaultdict(dict))
     """Offsets whose earlier bytes may have been read, whose later ones retention took before
-    anybody could look: nothing in the log or the store shows that there were others."""
+    anybody could look: nothing in the log or the store shows that there were others. And whether
+    there was a record before, so that whoever passed it has done it."""
     asked: dict[tuple[str, m.Ask], int] = field(default_factory=dict)
     """When a look began, by who looks; counted in what this is told of."""
     looked: dict[tuple[str, Partition], tuple[Log, int]] = field(default_factory=dict)
@@ -101,8 +104,8 @@ class Oracle:
     ) -> None:
         """What an engine did upon one event."""
         self.told += 1
-        if isinstance(event, m.Looked):
-            self._looked(who, event, self.asked.pop((who, event.ask), 0))
+        if isinstance(event, m.Looked) and (who, event.ask) in self.asked:
+            self._looked(who, event, self.asked.pop((who, event.ask)))
         if self.looked:
             self._verified(who, cursors)
         for command in commands:
@@ -331,15 +334,17 @@ class Oracle:
         """What the log held from `first` on is no more; other records may come in its place."""
         self.told += 1
         self.rewritten[log] = min(first, self.rewritten.get(log, first))
-        self.cuts[log].append(Cut(first, end, self.told))
         owed = self.owed[log]
-        for offset in [offset for offset in owed if offset >= first]:
+        records = frozenset(offset for offset in owed if offset >= first)
+        self.cuts[log].append(Cut(first, end, records, self.told))
+        for offset in records:
             del owed[offset]
 
     def retained(self, log: Log, floor: int) -> None:
         """Retention took what lies below `floor`."""
         for cut in self.cuts.get(log, ()):
-            self.unseen[log].update(range(cut.first, min(cut.end, floor)))
+            for offset in range(cut.first, min(cut.end, floor)):
+                self.unseen[log][offset] = offset in cut.records
 
     def committed(
         self, partition: Partition, request: CommitRequest, witness: Witness | None
@@ -416,7 +421,8 @@ class Oracle:
         for offset, value in self.owed[log].items():
             if not baseline <= offset < next_ or value in self.done[log].get(offset, ()):
                 continue
-            if offset in unseen:
+            was_record = unseen.get(offset)
+            if was_record is False or (was_record and self.done[log].get(offset)):
                 continue
             if not any(a <= offset < b for a, b in declared):
                 raise Violation("prefix_terminal", f"{log} {offset} is neither done nor declared")

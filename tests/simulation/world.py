@@ -223,7 +223,12 @@ class WatchedLog(FakeLog):
         answers = await super().topics(names)
         world = self._world
         old = world.old_topic
-        if old is not None and world.now < world.stale_until and TOPIC in answers:
+        if (
+            old is not None
+            and world.now < world.stale_until
+            and TOPIC in answers
+            and world.told_from_a_newer_one(old)
+        ):
             answers = {**answers, TOPIC: Known(old)}
             world.misled(old)
         return answers
@@ -657,12 +662,20 @@ class World:
         return self.kafka.topics[TOPIC].id, index
 
     def remember_topic(self) -> None:
-        """What the cluster says now is what a broker that lags will say for a while. Were it of a
-        topic that came and went between two looks, nobody could tell it from a newer one."""
+        """What the cluster says now is what a broker that lags will say for a while."""
         topic = self.kafka.topics.get(TOPIC)
+        if topic is not None:
+            old = TopicDescription(topic.id, len(topic.logs), topic.compacted)
+            if self.told_from_a_newer_one(old):
+                self.old_topic = old
+
+    def told_from_a_newer_one(self, old: TopicDescription) -> bool:
+        """A topic that came and went between two looks cannot be, once a checkpoint names another:
+        what was never seen may be the one that took its place."""
         registry = self.store.registered()
-        if topic is not None and (registry is None or topic.id == registry.topics[TOPIC].topic_id):
-            self.old_topic = TopicDescription(topic.id, len(topic.logs), topic.compacted)
+        if registry is None or old.topic_id == registry.topics[TOPIC].topic_id:
+            return True
+        return not registry.started and not any(map(self.store.standing, self.partitions))
 
     def misled(self, old: TopicDescription) -> None:
         """Who is told that the topic is still the one before takes the new one's records for its,

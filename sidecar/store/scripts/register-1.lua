@@ -3,7 +3,7 @@ Add to a group's registry what is not yet there: topics, baselines, which partit
 What stands is kept, but a topic's number of partitions may rise, a topic that had no id may gain
 one, and a topic that was created again takes the place of the one before: its partitions that have
 not started begin where the new one says. It does so only upon what stands there: judged upon
-another id, the answer may be the older one.
+another id, the answer may be the older one, and one without an id may be of either.
 
 KEYS  1 registry
 ARGV  1 the store's id, which must stand there
@@ -30,8 +30,8 @@ for i = 3, 2 + 5 * topics, 5 do
     redis.call('HSET', KEYS[1], 'topic:' .. name, id)
     redis.call('HSETNX', KEYS[1], 'first:' .. name, first)
     stands = id
-  elseif stands ~= id and id ~= '' then
-    stale[name] = stands ~= ARGV[i + 4]
+  elseif stands ~= id then
+    stale[name] = id == '' or stands ~= ARGV[i + 4]
     if not stale[name] then
       again[name] = true
       redis.call('HSET', KEYS[1], 'topic:' .. name, id, 'first:' .. name, first)
