@@ -45,6 +45,8 @@ class Create:
     """No registry stands: write this one, if still none does."""
 
     registry: Registry
+    left_out: Mapping[str, Fault]
+    """Topics of which a question was not answered. They keep no other topic waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class Register:
     topics: Mapping[str, RegisteredTopic]
     baselines: Mapping[Partition, Offset]
     seen: Mapping[str, TopicId]
+    left_out: Mapping[str, Fault]
+    """As above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +105,11 @@ def enrol(
     topics: dict[str, RegisteredTopic] = {}
     baselines: dict[Partition, Offset] = {}
     refused: list[Partition] = []
+    left_out: dict[str, Fault] = {}
     for name, reading in evidence.topics.items():
         if not isinstance(reading, Known):
             if isinstance(reading, Unreadable):
-                return CannotEnrol(reading.fault)
+                left_out[name] = reading.fault
             continue
         described = reading.value
         known = None if standing is None else standing.topics.get(name)
@@ -117,6 +122,20 @@ def enrol(
             ):
                 continue  # a broker that lags behind may have said so, or one that offers no IDs
             again, known = True, None
+        begins: dict[Partition, Answer[Offset] | None] = {}
+        for index in range(described.partitions):
+            partition = Partition(name, index)
+            if standing is not None and not again and partition in standing.baselines:
+                continue
+            late = again or (known is not None and index >= known.partitions_first)
+            rule = Start.EARLIEST if late else answered.get(partition, policy.start)
+            begins[partition] = _baseline(evidence, policy, partition, committed, witnesses, rule)
+        unread = next((one for one in begins.values() if isinstance(one, Unreadable)), None)
+        if unread is not None:
+            left_out[name] = unread.fault
+            continue
+        refused += [partition for partition, begin in begins.items() if begin is None]
+        baselines |= {p: begin.value for p, begin in begins.items() if isinstance(begin, Known)}
         topics[name] = RegisteredTopic(
             described.topic_id,
             described.partitions,
@@ -124,24 +143,13 @@ def enrol(
             if known is None
             else known.partitions_first,
         )
-        for index in range(described.partitions):
-            partition = Partition(name, index)
-            if standing is not None and not again and partition in standing.baselines:
-                continue
-            late = again or (known is not None and index >= known.partitions_first)
-            rule = Start.EARLIEST if late else answered.get(partition, policy.start)
-            baseline = _baseline(evidence, policy, partition, committed, witnesses, rule)
-            if isinstance(baseline, Unreadable):
-                return CannotEnrol(baseline.fault)
-            if baseline is None:
-                refused.append(partition)
-            else:
-                baselines[partition] = baseline.value
+    if left_out and not topics:
+        return CannotEnrol(next(iter(left_out.values())))
     if refused and baselines.keys().isdisjoint(answered):
         return StartRefused(Verdict.START_REFUSED, tuple(refused))
     if standing is not None:
         seen = {n: t.topic_id for n, t in standing.topics.items() if t.topic_id is not None}
-        return Register(standing.store, topics, baselines, seen)
+        return Register(standing.store, topics, baselines, seen, left_out)
     return Create(
         Registry(
             group=evidence.group,
@@ -152,7 +160,8 @@ def enrol(
             topics=topics,
             baselines=baselines,
             started=frozenset(),
-        )
+        ),
+        left_out,
     )
 
 

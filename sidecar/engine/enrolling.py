@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import assert_never
 
 from sidecar.core import enrolment, verdict
-from sidecar.core.faults import Unreadable
+from sidecar.core.faults import Fault, Unreadable
 from sidecar.core.recovery import Phase
 from sidecar.engine import messages as m
 from sidecar.engine.context import WAIT_SECONDS_MAX, Context
@@ -17,6 +19,8 @@ class Enrolling(Part):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._asked: m.Ask | None = None
+        self._left_out: Mapping[str, Fault] = MappingProxyType({})
+        """Topics that what is being written says nothing of, and why."""
 
     def enrol(self) -> None:
         """Asks for what the registry is made of, if any partition waits for it."""
@@ -45,17 +49,14 @@ class Enrolling(Part):
         match plan:
             case enrolment.CannotEnrol():
                 self._asked = None
-                for cursor in self.enrolling_cursors():
-                    judged = verdict.waiting(plan.fault, patient=False)
-                    if isinstance(judged, verdict.Wait):
-                        self.context.wait(cursor, judged)
-                    else:
-                        self.context.hold(cursor, judged, WAIT_SECONDS_MAX)
+                for cursor in cursors:
+                    self._unanswered(cursor, plan.fault)
             case enrolment.StartRefused():
                 self._asked = None
-                for cursor in self.enrolling_cursors():
+                for cursor in cursors:
                     self.parts.recovery.held(cursor, verdict.start_refused(), forgotten=True)
             case enrolment.Create() | enrolment.Register():
+                self._left_out = plan.left_out
                 self.context.do(m.WriteRegistry(self._asked, plan))
             case _:
                 assert_never(plan)
@@ -66,11 +67,16 @@ class Enrolling(Part):
         self._asked = None
         for cursor in self.enrolling_cursors():
             if isinstance(event.answer, Unreadable):
-                judged = verdict.waiting(event.answer.fault, patient=False)
-                if isinstance(judged, verdict.Wait):
-                    self.context.wait(cursor, judged)
-                else:
-                    self.context.hold(cursor, judged, WAIT_SECONDS_MAX)
+                self._unanswered(cursor, event.answer.fault)
+            elif cursor.partition.topic in self._left_out:
+                self._unanswered(cursor, self._left_out[cursor.partition.topic])
             else:
                 cursor.enrolled = True
                 self.context.look(cursor, cursor.cue)
+
+    def _unanswered(self, cursor: Cursor, fault: Fault) -> None:
+        judged = verdict.waiting(fault, patient=False)
+        if isinstance(judged, verdict.Wait):
+            self.context.wait(cursor, judged)
+        else:
+            self.context.hold(cursor, judged, WAIT_SECONDS_MAX)

@@ -183,6 +183,27 @@ def test_an_unanswered_question_writes_nothing() -> None:
         assert isinstance(enrol(group(**changes), POLICY), CannotEnrol)
 
 
+def test_a_topic_that_cannot_be_read_keeps_no_other_waiting() -> None:
+    """One partition without a leader, or a right on one topic that is missing. Of that topic
+    nothing is written, so that its partitions begin together."""
+    audit = [Partition("audit", i) for i in range(2)]
+    down = fault(FaultKind.UNAVAILABLE)
+    described = Known(TopicDescription(TopicId("audit-1"), 2, False))
+    starts = {p: Known(Offset(10)) for p in PARTITIONS} | {audit[0]: Known(Offset(0))}
+    for changes in (
+        {"topics": {"audit": down, "orders": group().topics["orders"]}},
+        {
+            "topics": {"audit": described, "orders": group().topics["orders"]},
+            "log_starts": {**starts, audit[1]: down},
+        },
+    ):
+        plan = enrol(group(**changes), POLICY)
+        assert isinstance(plan, Create)
+        assert plan.registry.topics.keys() == {"orders"}
+        assert plan.registry.baselines == dict.fromkeys(PARTITIONS, 10)
+        assert plan.left_out == {"audit": down.fault}
+
+
 def test_a_partition_that_has_a_commit_was_there_from_the_beginning() -> None:
     """Whatever a broker says that has not heard of it yet: it must not pass for a new one."""
     stale = group(

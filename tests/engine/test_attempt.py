@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from sidecar.core.evidence import Evidence, LogEnd
-from sidecar.core.faults import Component, Fault, FaultKind, Known
+from sidecar.core.enrolment import GroupEvidence
+from sidecar.core.evidence import Evidence, LogEnd, TopicDescription
+from sidecar.core.faults import ABSENT, Component, Fault, FaultKind, Known, Unreadable
 from sidecar.core.gap import GapState
 from sidecar.core.policy import OnGap, Start
 from sidecar.core.recovery import Phase
@@ -21,6 +22,8 @@ from sidecar.core.types import (
     Outcome,
     Partition,
     PartitionState,
+    StoreId,
+    TopicId,
     Verdict,
 )
 from sidecar.core.views import Each, Refusal, Refused, ReportAnswer
@@ -105,6 +108,39 @@ def test_a_topic_created_again_before_its_first_page_is_begun_once_its_id_lasts(
         later.kafka.fail("committed", TIMED_OUT, times=1)
     later.run(6.0)
     assert list(later.page().offsets) == [0, 1, 2]
+
+
+def test_a_topic_that_is_left_out_of_the_registry_waits_and_is_enrolled_later() -> None:
+    """What is written is of another topic, whose questions were answered."""
+    rig = Rig()
+    rig.withholding = (m.GatherGroup,)
+    rig.run(0.2)
+    (gather,) = rig.withheld
+    rig.withheld.clear()
+    audit = Partition("audit", 0)
+    rig.give(
+        m.GroupGathered(
+            gather.ask,
+            GroupEvidence(
+                group=GROUP,
+                registry=ABSENT,
+                store=StoreId("store"),
+                committed=Known({}),
+                topics={
+                    TOPIC: Unreadable(TIMED_OUT),
+                    audit.topic: Known(TopicDescription(TopicId("audit-1"), 1, False)),
+                },
+                log_ends={audit: Known(LogEnd(Offset(0), Offset(0), None))},
+                log_starts={audit: Known(Offset(0))},
+                asked_at=rig.now,
+            ),
+        )
+    )
+    assert (rig.cursor.phase, rig.cursor.detail) == (Phase.WAITING, TIMED_OUT.detail)
+    rig.withholding = ()
+    rig.produce(1)
+    rig.run(2.0)
+    assert list(rig.page().offsets) == [0]
 
 
 def test_there_is_no_page_before_a_commit_of_ours() -> None:

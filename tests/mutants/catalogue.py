@@ -173,6 +173,14 @@ MUTANTS: tuple[Mutant, ...] = (
         (CORE, SIMULATED),
     ),
     Mutant(
+        "a topic that cannot be read keeps the others from being registered",
+        (ROW.UNAVAILABLE, ROW.FIRST_DAY),
+        "sidecar/core/enrolment.py",
+        "    if left_out and not topics:\n",
+        "    if left_out:\n",
+        (CORE, ENGINE),
+    ),
+    Mutant(
         "a topic ID that was known and cannot be had is done without",
         (INV.INCARNATION_PINNED, ROW.PINNED_BY_NAME),
         VERDICT_PY,
