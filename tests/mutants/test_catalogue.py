@@ -38,6 +38,7 @@ def test_every_verdict_has_a_row() -> None:
 def test_names_are_unique_and_there_are_enough() -> None:
     assert not [name for name, times in Counter(m.name for m in MUTANTS).items() if times > 1]
     assert len(MUTANTS) >= 40
+    assert f": {len(MUTANTS)} faults," in (ROOT / "docs/proof.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
