@@ -9,7 +9,7 @@ and writes it down; later ones read what stands there.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -67,6 +67,8 @@ class CannotEnrol:
     """A question was not answered: nothing was written, ask again."""
 
     fault: Fault
+    left_out: Mapping[str, Fault] = field(default_factory=dict)
+    """What was not answered of a topic, in place of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +95,8 @@ def enrol(
 ) -> Enrolment:
     """What to write down. `answered`: where somebody said that a partition begins, which counts
     for that partition alone; the others that the policy refuses are left out until they are.
-    `instead`: topics whose registered ID another takes the place of. All that is in such a one is
-    younger than the group's history, so it is read from its beginning."""
+    `instead`: topics whose registered ID another takes the place of. Nobody has read of such a one
+    yet, and it came after the group did, so it is read from its beginning."""
     if isinstance(evidence.registry, Unreadable):
         return CannotEnrol(evidence.registry.fault)
     if isinstance(evidence.committed, Unreadable):
@@ -143,8 +145,9 @@ def enrol(
             if known is None
             else known.partitions_first,
         )
-    if left_out and not topics:
-        return CannotEnrol(next(iter(left_out.values())))
+    if left_out and (not topics or (standing is None and witnesses)):
+        # A registry that is made of a history has all of it: what is not in there is held for lost.
+        return CannotEnrol(next(iter(left_out.values())), left_out)
     if refused and baselines.keys().isdisjoint(answered):
         return StartRefused(Verdict.START_REFUSED, tuple(refused))
     if standing is not None:

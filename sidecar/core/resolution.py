@@ -319,9 +319,9 @@ def _new_lineage(case: _Case, at: Offset) -> Checkpoint:
 def _new_incarnation(case: _Case, at: Offset) -> Checkpoint:
     checkpoint = case.checkpoint
     before: Identity = checkpoint.identity
-    former = before.former_topic_ids
-    if before.topic_id is not None:
-        former = (*former, before.topic_id)
+    ids = (*before.former_topic_ids, before.topic_id)
+    # One that is believed again is no earlier one: a broker had lagged behind, and was believed.
+    former = tuple(one for one in dict.fromkeys(ids) if one not in (None, case.topic_id))
     return replace(
         checkpoint,
         identity=replace(before, topic_id=case.topic_id, former_topic_ids=former, keyed_by=None),

@@ -180,7 +180,8 @@ def judge(
     `waited_seconds`: for how long the same answer was given without a break. It decides only
     where a restarting or deposed broker answers like one that lost something for good.
 
-    `same_ids_seconds`: for how long the topic was described by this ID, beside the registered one.
+    `same_ids_seconds`: for how long the topic was described by this ID, beside the registered one;
+    the time in which nothing was answered is not counted.
     """
     patient = waited_seconds >= policy.topic_unknown_seconds
     lasting = same_ids_seconds >= policy.topic_unknown_seconds
@@ -377,7 +378,7 @@ def _other_incarnation(facts: _Facts) -> Judgement | None:
     described = facts.topic.topic_id
     if known is not None and described is None:
         return _stale("a topic ID was known and cannot be read now")
-    if described is not None and described in former:
+    if described is not None and described in former and not facts.patient:
         return _stale(f"the answer names topic ID {described}, an earlier incarnation's")
     shrunk = _fewer_partitions(facts)
     if pinned is None or described == pinned:
@@ -603,24 +604,31 @@ def _without_checkpoint(facts: _Facts) -> Judgement:
             + ("partition was delivered from before" if started else "group had a history"),
         )
     if topic is not None and topic.topic_id != facts.topic.topic_id:
-        return _created_before_its_first_page(facts, topic.topic_id)
+        if topic.topic_id is None:
+            return Enrol("the topic gained an ID before its first page")
+        return _created_before_its_first_page(facts, registry, topic.topic_id)
     if topic is None or partition not in registry.baselines:
         return Enrol("the store's registry does not know this partition yet")
     return _first_day(facts, registry, registry.baselines[partition])
 
 
-def _created_before_its_first_page(facts: _Facts, registered: TopicId | None) -> Enrol | Wait:
+def _created_before_its_first_page(
+    facts: _Facts, registry: Registry, registered: TopicId
+) -> Enrol | Wait:
     """Nothing was delivered of this partition, so another topic of that name takes the place of the
     registered one. A broker that lags behind names the one before, which may never have been
     registered; but it does not go on doing so, and IDs have no order that would tell which is the
     later one."""
     described = facts.topic.topic_id
-    if registered is None or described is None:
-        return Enrol("the topic gained an ID before its first page")
     if not facts.lasting:
         return _stale(f"the answer names topic ID {described}, and {registered} is registered")
-    detail = "the topic was created again before its first page"
-    return Enrol(detail, Instead(registered, described))
+    assert described is not None  # else it would be stale: see `_other_incarnation`
+    begun = registry.baselines.get(facts.evidence.partition, 0)
+    return Enrol(
+        f"the topic's ID is {described}, and {registered} was registered: created again before the "
+        f"partition's first page, so nothing of the earlier one from {begun} on was delivered",
+        Instead(registered, described),
+    )
 
 
 def _came_later(facts: _Facts, registered: RegisteredTopic | None) -> bool:

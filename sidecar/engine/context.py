@@ -56,7 +56,7 @@ class Context:
         """Nothing is handed out before this time, monotonic."""
         self.out: list[m.Command] = []
         self.looks: dict[Partition, Cue] = {}
-        self.touched: set[Partition] = set()
+        self.touched: dict[Partition, None] = {}
         """Cursors this step changed: only these are looked at afterwards, so that a step costs
         the same with one partition and with a thousand."""
         self.taken: set[tuple[Phase, Step]] = set()
@@ -91,7 +91,7 @@ class Context:
         if reason is not None:
             self.verdicts.add(reason.value)
         before = cursor.state
-        self.touched.add(cursor.partition)
+        self.touched.setdefault(cursor.partition)
         if cursor.phase is not Phase.LOOKING:
             resting = cursor.phase in (Phase.WAITING, Phase.HELD, Phase.GAP)
             cursor.resting = cursor.phase if resting else None
@@ -240,7 +240,7 @@ class Context:
         cursor.denied = fault
         if cursor.state is not before:
             cursor.since = self.now.wall
-            self.touched.add(cursor.partition)
+            self.touched.setdefault(cursor.partition)
             detail = cursor.detail if fault is None else fault.detail
             self.note(StateChanged(cursor.partition, cursor.state, cursor.reached, detail))
 

@@ -124,8 +124,10 @@ class Cursor:
     """The topic ID that is to take the place of the registered one."""
     ids: tuple[TopicId | None, TopicId | None] | None = None
     """The topic's registered ID and the described one, as they were answered last."""
-    ids_since: float = 0.0
-    """Monotonic seconds since when they were answered so, and no others."""
+    ids_at: float = 0.0
+    """Monotonic seconds of that answer."""
+    same_ids_seconds: float = 0.0
+    """For how long they were answered so, and no others."""
     committed: Offset | None = None
     committed_at: float | None = None
     confirmed: Checkpoint | None = None

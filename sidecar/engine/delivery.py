@@ -272,7 +272,7 @@ class Delivery(Part):
                 "nothing was recorded",
             )
             return
-        self.context.touched.add(cursor.partition)
+        self.context.touched.setdefault(cursor.partition)
         if page.take(event.report):
             page.closed = True
             page.offer_after = self.context.now.monotonic + min(

@@ -88,7 +88,7 @@ class Engine:
         self._notice_standstill(now)
         self.context.now = now
         self.context.out = []
-        self.context.touched = set()
+        self.context.touched = {}
         self._take(event)
         self._after()
         return self.context.out
@@ -193,7 +193,7 @@ class Engine:
     def _tick(self) -> None:
         parts = self.parts
         # What only time changes: deadlines, pauses, how fresh the owner marks are.
-        self.context.touched.update(self.context.cursors)
+        self.context.touched.update(dict.fromkeys(self.context.cursors))
         for cursor in self.context.cursors.values():
             if cursor.revoking:
                 continue

@@ -50,7 +50,7 @@ class Enrolling(Part):
             case enrolment.CannotEnrol():
                 self._asked = None
                 for cursor in cursors:
-                    self._unanswered(cursor, plan.fault)
+                    self._unanswered(cursor, plan.left_out.get(cursor.partition.topic, plan.fault))
             case enrolment.StartRefused():
                 self._asked = None
                 for cursor in cursors:

@@ -90,7 +90,7 @@ class Membership(Part):
             self.context.cursors.pop(partition, None)
             self.parts.commits.dirty.discard(partition)
             self.context.looks.pop(partition, None)
-            self.context.touched.add(partition)
+            self.context.touched.setdefault(partition)
         self.context.note(PartitionsRevoked(partitions, lost))
 
     def advance_revocations(self) -> None:

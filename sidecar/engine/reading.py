@@ -55,7 +55,7 @@ class Reading(Part):
             or not event.batch.offsets
         ):
             return
-        self.context.touched.add(event.partition)
+        self.context.touched.setdefault(event.partition)
         batch = event.batch
         cursor.failures = 0
         cursor.caught_up = False
@@ -143,7 +143,7 @@ class Reading(Part):
         hand = cursor.hand
         if hand is None:
             return
-        self.context.touched.add(cursor.partition)
+        self.context.touched.setdefault(cursor.partition)
         covered, lost = hand.prove(cursor.floor_reads, floor)
         for first, end in covered:
             kind = "trailing" if end == hand.position and not hand.ready else "inner"

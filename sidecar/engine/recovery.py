@@ -43,6 +43,8 @@ READ_SO_FAR = (
 Before them nothing was read, and what is read after a look is verified anyway."""
 
 SHORT_SECONDS = 1.0
+ANSWERS_APART_SECONDS_MAX = 2 * WAIT_SECONDS_MAX
+"""Of the time between two answers, what counts at most for what both of them say."""
 """Between two questions for a log's end that lies below the position."""
 FAILURES_AT_ONCE = 2
 """Cursor errors of one recovery that are looked at without a pause in between."""
@@ -148,6 +150,10 @@ class Recovery(Part):
                 self.unsettled(cursor, judged.detail)
             case verdict.Enrol():
                 cursor.instead = judged.instead
+                if judged.instead is not None:
+                    # There is no checkpoint that a gap could stand in: it is said, once.
+                    said = verdict.describe(evidence)
+                    self.context.state_verdict(cursor, Verdict.TOPIC_RECREATED, judged.detail, said)
                 self.context.move(cursor, Step.ENROL, detail=judged.detail)
             case verdict.Wait():
                 if cursor.cue is not Cue.RETRY:
@@ -185,15 +191,19 @@ class Recovery(Part):
         return heard != cursor.short_end
 
     def _same_ids_seconds(self, cursor: Cursor, evidence: Evidence) -> float:
-        """For how long no other topic ID was answered, beside the registered one. A question that
-        was not answered in between says nothing of either."""
+        """For how long no other topic ID was answered, beside the registered one. While nothing is
+        answered nobody says either, so that such a time begins nothing anew and is not counted."""
         if isinstance(evidence.registry, Known) and isinstance(evidence.topic, Known):
             registered = evidence.registry.value.topics.get(cursor.partition.topic)
             described = evidence.topic.value.topic_id
             ids = (None if registered is None else registered.topic_id, described)
             if ids != cursor.ids:
-                cursor.ids, cursor.ids_since = ids, self.context.now.monotonic
-        return max(0.0, cursor.looked_at - cursor.ids_since)
+                cursor.ids, cursor.same_ids_seconds = ids, 0.0
+            else:
+                passed = max(0.0, cursor.looked_at - cursor.ids_at)
+                cursor.same_ids_seconds += min(passed, ANSWERS_APART_SECONDS_MAX)
+            cursor.ids_at = self.context.now.monotonic
+        return cursor.same_ids_seconds
 
     def unsettled(self, cursor: Cursor, detail: str) -> None:
         """Nothing is claimed now; the evidence is asked again in a while."""

@@ -93,7 +93,7 @@ class Writes(Part):
             or cursor.install.attempt != event.install.attempt
         ):
             return
-        self.context.touched.add(partition)
+        self.context.touched.setdefault(partition)
         purpose = cursor.purpose
         assert purpose is not None
         fault = event.result.fault if isinstance(event.result, NotInstalled | Ambiguous) else None

@@ -234,7 +234,7 @@ class RecoverySettings(Section, frozen=True):
         Start,
         Meta(
             description="Where a new group begins. `refuse` holds instead: the advice once the "
-            "store and the commits were both lost."
+            "store and the commits were both lost. A topic created again later begins at its start."
         ),
     ] = Start.EARLIEST
     adopt: Annotated[

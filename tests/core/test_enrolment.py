@@ -204,6 +204,20 @@ def test_a_topic_that_cannot_be_read_keeps_no_other_waiting() -> None:
         assert plan.left_out == {"audit": down.fault}
 
 
+def test_a_registry_is_made_of_all_of_a_history_or_not_at_all() -> None:
+    """What is not in one that was rebuilt is held for lost, also long after."""
+    mine: Committed = ours(store=StoreId("store-old"), baseline=Offset(7)).value
+    down = fault(FaultKind.UNAVAILABLE)
+    plan = enrol(
+        group(
+            topics={"audit": down, "orders": group().topics["orders"]},
+            committed=Known({PARTITIONS[0]: mine}),
+        ),
+        POLICY,
+    )
+    assert plan == CannotEnrol(down.fault, {"audit": down.fault})
+
+
 def test_a_partition_that_has_a_commit_was_there_from_the_beginning() -> None:
     """Whatever a broker says that has not heard of it yet: it must not pass for a new one."""
     stale = group(

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from sidecar.core.enrolment import GroupEvidence
 from sidecar.core.evidence import Evidence, LogEnd, TopicDescription
+from sidecar.core.facts import VerdictReached
 from sidecar.core.faults import ABSENT, Component, Fault, FaultKind, Known, Unreadable
 from sidecar.core.gap import GapState
 from sidecar.core.policy import OnGap, Start
@@ -92,13 +93,19 @@ def test_only_the_very_same_answer_comes_to_count_as_lasting() -> None:
 # Before the first page
 
 
+def begun(**policy: Any) -> Rig:
+    """A topic is registered, and nothing of it was claimed."""
+    rig = Rig(**policy)
+    rig.withholding = (m.PerformInstall,)
+    rig.run(1.0)
+    return rig
+
+
 def test_a_topic_created_again_before_its_first_page_is_begun_once_its_id_lasts() -> None:
     """Not at once: a broker that lags behind would have it be the one before. Questions that are
     not answered in between do not make it longer. And from its beginning, wherever new ones begin:
     nothing in it is older than the group."""
-    rig = Rig(start=Start.LATEST)
-    rig.withholding = (m.PerformInstall,)
-    rig.run(1.0)
+    rig = begun(start=Start.LATEST)
     rig.kafka.recreate_topic(TOPIC)
     rig.produce(3)
     later = rig.next_life("later", topic_unknown_seconds=5.0, start=Start.LATEST)
@@ -108,6 +115,61 @@ def test_a_topic_created_again_before_its_first_page_is_begun_once_its_id_lasts(
         later.kafka.fail("committed", TIMED_OUT, times=1)
     later.run(6.0)
     assert list(later.page().offsets) == [0, 1, 2]
+    said = [f.detail for f in later.facts if isinstance(f, VerdictReached)]
+    assert said[0].endswith("nothing of the earlier one from 0 on was delivered")
+    assert said[1:] == ["a history begins here, at 0"]
+
+
+def test_a_third_topic_id_begins_its_wait_anew() -> None:
+    """Of two that were named in turn, neither has lasted."""
+    rig = begun()
+    rig.kafka.recreate_topic(TOPIC)
+    later = rig.next_life("later", topic_unknown_seconds=5.0)
+    later.run(3.5)
+    rig.kafka.recreate_topic(TOPIC)
+    rig.produce(2)
+    later.run(5.5)
+    assert later.cursor.phase is Phase.WAITING
+    later.run(10.0)
+    assert list(later.page().offsets) == [0, 1]
+
+
+def test_a_time_without_an_answer_does_not_count_for_a_topic_id() -> None:
+    """A broker that lags behind and one that starts again are often the same."""
+    rig = begun()
+    rig.kafka.recreate_topic(TOPIC)
+    later = rig.next_life("later", topic_unknown_seconds=30.0)
+    later.kafka.down = True
+    later.run(60.0)
+    later.kafka.down = False
+    later.run(8.0)
+    assert later.cursor.phase is Phase.WAITING
+    later.run(30.0)
+    assert later.cursor.caught_up
+
+
+def test_an_id_that_was_believed_by_mistake_is_given_up_again() -> None:
+    """A broker lagged for long, and somebody accepted what it said; then the topic that is there is
+    an earlier one, and was named as one for as long. It is no stale answer for ever."""
+    rig = Rig()
+    rig.produce(3)
+    rig.run(2.0)
+    rig.consume(1)
+    rig.run(2.0)
+    true_id = rig.kafka.topics[TOPIC].id
+    rig.kafka.topics[TOPIC].id = TopicId("older")
+    accepting = {GapReason.TOPIC_RECREATED: OnGap.ACCEPT}
+    later = rig.next_life("later", topic_unknown_seconds=5.0, on_gap=accepting)
+    later.run(5.0)
+    assert later.stored.identity.topic_id == "older"
+    rig.kafka.topics[TOPIC].id = true_id
+    last = later.next_life("last", topic_unknown_seconds=5.0, on_gap=accepting)
+    last.run(2.0)
+    assert last.cursor.phase is Phase.WAITING
+    last.run(8.0)
+    assert last.stored.identity.topic_id == true_id
+    assert last.stored.identity.former_topic_ids == ("older",)
+    assert list(last.page().offsets) == [0, 1, 2]
 
 
 def test_a_topic_that_is_left_out_of_the_registry_waits_and_is_enrolled_later() -> None:

@@ -43,7 +43,7 @@ class Pressed:
         context = self.engine.context
         context.now = Instant(seconds, seconds)
         context.out = []
-        context.touched = set(self.engine.cursors)
+        context.touched = dict.fromkeys(self.engine.cursors)
         self.engine.parts.reading.pressure()
         return context.out
 

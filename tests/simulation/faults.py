@@ -111,7 +111,7 @@ def _cut(world: World, how: Callable[[str, int, int], None]) -> None:
     to = world.dice.between(max(log.start, log.end - deep), log.end)
     end = log.end
     how(TOPIC, index, to)
-    world.oracle.cut(world.log_of(index), to, end)
+    world.oracle.cut(world.log_of(index), to, end, world.read_to(index))
     if world.dice.chance(70):
         for _ in range(world.dice.between(1, 8)):
             world.produce(index)

@@ -37,6 +37,13 @@ FLAGS = frozenset((RequestKind.PAUSE, RequestKind.CONTINUE))
 CUT = (GapReason.LOG_TRUNCATED, GapReason.LOG_DIVERGED, GapReason.CURSOR_AHEAD)
 
 
+class Hole:
+    """No record stood there."""
+
+
+HOLE = Hole()
+
+
 class Violation(AssertionError):
     def __init__(self, invariant: str, detail: str) -> None:
         super().__init__(f"{invariant}: {detail}")
@@ -49,8 +56,10 @@ class Cut:
 
     first: int
     end: int
-    records: frozenset[int]
+    records: Mapping[int, Value]
     """Those that were owed."""
+    read_to: int
+    """How far anybody had read."""
     at: int
 
 
@@ -71,10 +80,10 @@ class Oracle:
     """Logs in which an offset was given to other bytes, with the lowest such offset."""
     cuts: dict[Log, list[Cut]] = field(default_factory=lambda: defaultdict(list))
     """Those whose ground nobody has verified, or found cut, since."""
-    unseen: dict[Log, dict[int, bool]] = field(default_factory=lambda: defaultdict(dict))
+    unseen: dict[Log, dict[int, Value | Hole]] = field(default_factory=lambda: defaultdict(dict))
     """Offsets whose earlier bytes may have been read, whose later ones retention took before
-    anybody could look: nothing in the log or the store shows that there were others. And whether
-    there was a record before, so that whoever passed it has done it."""
+    anybody could look: nothing in the log or the store shows that there were others. And what
+    stood there before, which is done by whoever passed it, if it was a record."""
     asked: dict[tuple[str, m.Ask], int] = field(default_factory=dict)
     """When a look began, by who looks; counted in what this is told of."""
     looked: dict[tuple[str, Partition], tuple[Log, int]] = field(default_factory=dict)
@@ -330,21 +339,28 @@ class Oracle:
 
     # Kafka
 
-    def cut(self, log: Log, first: int, end: int) -> None:
-        """What the log held from `first` on is no more; other records may come in its place."""
+    def cut(self, log: Log, first: int, end: int, in_hand_to: int) -> None:
+        """What the log held from `first` on is no more; other records may come in its place.
+        `in_hand_to`: how far any process has read, whether or not it was promoted."""
         self.told += 1
         self.rewritten[log] = min(first, self.rewritten.get(log, first))
         owed = self.owed[log]
-        records = frozenset(offset for offset in owed if offset >= first)
-        self.cuts[log].append(Cut(first, end, records, self.told))
+        records = {offset: value for offset, value in owed.items() if offset >= first}
+        read_to = max(in_hand_to, self.acknowledged.get(log, 0))
+        self.cuts[log].append(Cut(first, end, records, read_to, self.told))
         for offset in records:
             del owed[offset]
 
     def retained(self, log: Log, floor: int) -> None:
-        """Retention took what lies below `floor`."""
+        """Retention took what lies below `floor`. Of several cuts the oldest tells what was read:
+        between them nobody came to know of it."""
+        unseen = self.unseen[log]
         for cut in self.cuts.get(log, ()):
             for offset in range(cut.first, min(cut.end, floor)):
-                self.unseen[log][offset] = offset in cut.records
+                if offset in cut.records:
+                    unseen.setdefault(offset, cut.records[offset])
+                elif offset < cut.read_to:
+                    unseen.setdefault(offset, HOLE)
 
     def committed(
         self, partition: Partition, request: CommitRequest, witness: Witness | None
@@ -421,9 +437,10 @@ class Oracle:
         for offset, value in self.owed[log].items():
             if not baseline <= offset < next_ or value in self.done[log].get(offset, ()):
                 continue
-            was_record = unseen.get(offset)
-            if was_record is False or (was_record and self.done[log].get(offset)):
-                continue
+            if offset in unseen:
+                was = unseen[offset]
+                if isinstance(was, Hole) or was in self.done[log].get(offset, ()):
+                    continue
             if not any(a <= offset < b for a, b in declared):
                 raise Violation("prefix_terminal", f"{log} {offset} is neither done nor declared")
 

@@ -57,13 +57,14 @@ class TestNoInvariantBreaksEither:
 DIGEST = """
 from tests.simulation.history import digest_of
 from tests.simulation.schedule import run_seed
-for seed in (7, 1001, 4242):
+for seed in (7, 1001, 4242, *range(5100, 5160)):
     print(digest_of(run_seed(seed, telling=True).world.story))
 """
 
 
 def test_a_seed_gives_the_same_history_byte_for_byte_in_any_process() -> None:
-    """Whatever the process hashes strings with: nothing depends on the order of a set."""
+    """Whatever the process hashes strings with: nothing depends on the order of a set. (With other
+    hashes, 5155 once handed out pages of two partitions in another order.)"""
     digests = {
         subprocess.run(
             [sys.executable, "-c", DIGEST],
@@ -72,7 +73,7 @@ def test_a_seed_gives_the_same_history_byte_for_byte_in_any_process() -> None:
             capture_output=True,
             text=True,
         ).stdout
-        for hash_seed in ("1", "2", "3")
+        for hash_seed in ("1", "2", "13")
     }
     assert len(digests) == 1
 

@@ -661,6 +661,12 @@ class World:
     def log_of(self, index: int) -> Log:
         return self.kafka.topics[TOPIC].id, index
 
+    def read_to(self, index: int) -> int:
+        """How far any process has read, dead or alive: what it wrote may still arrive."""
+        cursors = (life.engine.cursors.get(Partition(TOPIC, index)) for life in self.every)
+        hands = (cursor.hand for cursor in cursors if cursor is not None)
+        return max((hand.proven_to for hand in hands if hand is not None), default=0)
+
     def remember_topic(self) -> None:
         """What the cluster says now is what a broker that lags will say for a while."""
         topic = self.kafka.topics.get(TOPIC)
@@ -670,8 +676,8 @@ class World:
                 self.old_topic = old
 
     def told_from_a_newer_one(self, old: TopicDescription) -> bool:
-        """A topic that came and went between two looks cannot be, once a checkpoint names another:
-        what was never seen may be the one that took its place."""
+        """A topic that came and went between two looks cannot be, once something has begun under
+        another: what was never seen may be the one that took its place."""
         registry = self.store.registered()
         if registry is None or old.topic_id == registry.topics[TOPIC].topic_id:
             return True
