@@ -193,8 +193,8 @@ def _ignored_at(case: _Case) -> Offset | Refusal:
 
 
 def _retracted_at(case: _Case, policy: Policy) -> Offset | Refusal:
-    """The evidence is judged once more as if there were no gap."""
-    without = Stored(replace(case.checkpoint, gap=None), None)
+    """The evidence is judged once more as if there were no gap, also where a commit names it."""
+    without = Stored(replace(case.checkpoint, gap=None, resolved=case.gap.id), None)
     judged = judge(replace(case.evidence, stored=Known(without)), policy)
     if not isinstance(judged, Go) or case.gap.reason is GapReason.LOG_DIVERGED:
         # A divergence is found by reading; that the range looks well says nothing about it.
@@ -311,7 +311,6 @@ def _new_lineage(case: _Case, at: Offset) -> Checkpoint:
         baseline=Offset(min(checkpoint.baseline, at)),
         token=Token(at, None),
         horizon=Offset(max(at, case.end)),
-        gap=None,
         replaying=None,
     )
 
@@ -329,7 +328,6 @@ def _new_incarnation(case: _Case, at: Offset) -> Checkpoint:
         baseline=at,
         token=Token(at, None),
         horizon=Offset(max(at, case.end)),
-        gap=None,
         replaying=None,
     )
 

@@ -8,9 +8,12 @@ import pytest
 
 from sidecar.core.gap import (
     AUDIT_ENTRIES_MAX,
+    Decision,
     Gap,
     GapEvent,
     GapState,
+    Resolution,
+    accepted_further,
     acknowledge,
     fenced,
     graver,
@@ -95,3 +98,37 @@ def test_nothing_supersedes_its_like(reason: GapReason) -> None:
     assert not graver(reason, reason)
     assert not (graver(reason, GapReason.TOPIC_RECREATED))
     assert not (graver(GapReason.COVERAGE_UNKNOWN, reason))
+
+
+def accepted(reason: GapReason = GapReason.RETENTION_LOSS, **changes: object) -> Gap:
+    decision = Decision(Resolution.ACCEPTED, "on-call", "known", 600.0, Offset(150), **changes)  # type: ignore[arg-type]  # checked by the dataclass
+    return replace(OPEN, reason=reason, state=GapState.RESOLVED, resolution=decision)
+
+
+def test_an_accepted_loss_grows_when_the_log_start_moves_on_before_it_is_read() -> None:
+    """Whatever was accepted goes on: who decided it, and up to where, are kept."""
+    grown = accepted_further(accepted(), Offset(160), at=700.0)
+    assert grown is not None
+    assert grown.interval == Interval(NEXT, Offset(160))
+    assert grown.resolution is not None
+    assert (grown.resolution.by, grown.resolution.resume_at) == ("on-call", 160)
+    noted = grown.audit[-1]
+    assert (noted.at, noted.what, noted.by) == (700.0, "grown after it was accepted", "sidecar")
+    assert noted.why == "the log start moved on to 160 before a record was read"
+    assert noted.evidence == {"from": 150, "to": 160}
+
+
+def test_nothing_more_is_accepted_than_was() -> None:
+    """Not of a gap that nobody decided, or not so; of none that does not grow; and not beyond a
+    bound."""
+    assert accepted_further(OPEN, Offset(160), at=700.0) is None
+    for other in Resolution:
+        if other is not Resolution.ACCEPTED:
+            decided = accepted()
+            assert decided.resolution is not None
+            otherwise = replace(decided, resolution=replace(decided.resolution, resolution=other))
+            assert accepted_further(otherwise, Offset(160), at=700.0) is None
+    assert accepted_further(accepted(GapReason.EXTERNAL_RESET), Offset(160), at=700.0) is None
+    bounded = accepted(end_max=Offset(160))
+    assert accepted_further(bounded, Offset(160), at=700.0) is not None
+    assert accepted_further(bounded, Offset(161), at=700.0) is None

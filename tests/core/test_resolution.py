@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from sidecar.core.checkpoint import Replaying
 from sidecar.core.evidence import Evidence, LogEnd, TopicDescription
 from sidecar.core.faults import FaultKind, Known
 from sidecar.core.gap import Decision, Gap, GapState, Resolution
+from sidecar.core.request import RequestId
 from sidecar.core.resolution import Plan, Settled, plan
 from sidecar.core.types import (
     GapId,
@@ -21,6 +23,7 @@ from sidecar.core.types import (
     TopicId,
 )
 from sidecar.core.views import Refusal, Refused, ResolveRequest
+from sidecar.core.witness import WitnessGap
 from tests.core.situations import (
     CLUSTER,
     EPOCH,
@@ -34,6 +37,7 @@ from tests.core.situations import (
     fault,
     foreign,
     identity,
+    ours,
     stored,
 )
 
@@ -61,12 +65,12 @@ def gap(reason: GapReason, end: int | None, **changes: object) -> Gap:
 
 
 def seen(open_gap: Gap, start: int = 150, end: int = 200, **changes: object) -> Evidence:
-    return evidence(
-        stored=stored(checkpoint(gap=GAP), open_gap),
-        log_start=Known(Offset(start)),
-        log_end=Known(LogEnd(Offset(end), Offset(end), EPOCH)),
-        **changes,
-    )
+    found: dict[str, object] = {
+        "stored": stored(checkpoint(gap=GAP), open_gap),
+        "log_start": Known(Offset(start)),
+        "log_end": Known(LogEnd(Offset(end), Offset(end), EPOCH)),
+    }
+    return evidence(**(found | changes))
 
 
 def asked(resolution: Resolution, **changes: object) -> ResolveRequest:
@@ -115,7 +119,10 @@ def test_what_can_be_shown_cannot_be_chosen() -> None:
 
 @pytest.mark.parametrize(
     ("fence", "taken_at", "expected"),
-    [(180, 600.0, 180), (180, 400.0, None), (149, 600.0, None), (None, 600.0, None)],
+    [
+        *[(180, 600.0, 180), (180, 500.0, 180), (150, 600.0, 150)],
+        *[(180, 400.0, None), (149, 600.0, None), (None, 600.0, None)],
+    ],
 )
 def test_a_snapshot_needs_a_fence_taken_while_the_gap_was_open(
     fence: int | None, taken_at: float, expected: int | None
@@ -128,6 +135,22 @@ def test_a_snapshot_needs_a_fence_taken_while_the_gap_was_open(
         assert refused(planned) is Refused.RESOLUTION_IMPOSSIBLE
     else:
         assert at(planned) == expected
+
+
+def test_a_snapshot_of_a_topic_created_again_need_not_reach_over_the_earlier_one() -> None:
+    """The gap's end, if it has one, counts offsets of another log."""
+    again = gap(GapReason.TOPIC_RECREATED, 190, fences=((Offset(180), 600.0),))
+    other = Known(TopicDescription(TopicId("topic-2"), 3, False))
+    planned = decide(again, asked(Resolution.SNAPSHOT, fence=Offset(180)), topic=other)
+    assert at(planned) == 180
+
+
+def test_what_was_lost_and_not_backfilled_stays_open_wherever_the_log_begins() -> None:
+    """Also where its start, as it is answered now, lies below what was lost."""
+    planned = decide(LOSS, asked(Resolution.BACKFILLED, resume_at=Offset(130)), start=120)
+    assert isinstance(planned, Settled)
+    assert planned.gap.state is GapState.OPEN
+    assert planned.gap.interval == Interval(Offset(130), Offset(150))
 
 
 def test_what_was_backfilled_in_part_leaves_the_rest_open() -> None:
@@ -237,6 +260,35 @@ def test_retracted_only_when_the_evidence_shows_none() -> None:
     assert refused(planned) is Refused.RESOLUTION_IMPOSSIBLE
 
 
+def test_a_gap_that_a_commit_names_is_retracted_as_well() -> None:
+    """As every one is that stood for longer than a commit takes."""
+    named = WitnessGap(GAP, LOSS.reason, LOSS.interval)
+    planned = decide(LOSS, asked(Resolution.RETRACTED), start=NEXT, committed=ours(gap=named))
+    assert at(planned) == NEXT
+    missing = decide(LOSS, asked(Resolution.RETRACTED), start=101, committed=ours(gap=named))
+    assert refused(missing) is Refused.RESOLUTION_IMPOSSIBLE
+
+
+@pytest.mark.parametrize("reason", [GapReason.LOG_DIVERGED, GapReason.TOPIC_RECREATED])
+def test_what_was_being_delivered_again_ends_with_the_log_it_was_of(reason: GapReason) -> None:
+    """And where a history begins is never above where it goes on."""
+    replaying = Replaying(RequestId("again"), "on-call", Offset(20), Offset(30), Offset(40))
+    standing = gap(reason, None, evidence={"last_matching": 49})
+    before = checkpoint(gap=GAP, replaying=replaying, baseline=Offset(60))
+    named = "topic-2" if reason is GapReason.TOPIC_RECREATED else TOPIC
+    planned = decide(
+        standing,
+        asked(Resolution.ACCEPTED),
+        start=45,
+        stored=stored(before, standing),
+        topic=Known(TopicDescription(TopicId(named), 3, False)),
+    )
+    assert isinstance(planned, Settled)
+    assert planned.checkpoint.replaying is None
+    assert planned.checkpoint.gap is None
+    assert planned.checkpoint.baseline == at(planned) < 60
+
+
 def test_nothing_is_decided_on_evidence_that_could_not_be_had() -> None:
     unread = replace(seen(LOSS), log_start=fault(FaultKind.UNAVAILABLE))
     planned = plan(unread, asked(Resolution.ACCEPTED), POLICY, gap_id=GAP)
@@ -315,6 +367,7 @@ def test_a_part_that_was_backfilled_is_noted_and_has_to_be_one() -> None:
     (noted,) = planned.gap.audit
     assert (noted.what, noted.by, noted.why) == ("backfilled in part", "on-call", "because")
     assert noted.evidence == {"from": NEXT, "to": 101}
+    assert noted.at == evidence().asked_at
     nothing = decide(LOSS, asked(Resolution.BACKFILLED, resume_at=NEXT))
     assert refused(nothing) is Refused.RESOLUTION_IMPOSSIBLE
 

@@ -9,9 +9,9 @@ from itertools import product
 import pytest
 
 from sidecar.core import verdict
-from sidecar.core.checkpoint import Paused, RegisteredTopic, Replaying
+from sidecar.core.checkpoint import Checkpoint, Paused, RegisteredTopic, Replaying
 from sidecar.core.evidence import Committed, Cue, Evidence, LogEnd, TopicDescription
-from sidecar.core.faults import ABSENT, Component, FaultKind, Known
+from sidecar.core.faults import ABSENT, Component, Fault, FaultKind, Known
 from sidecar.core.gap import Gap, GapState
 from sidecar.core.policy import Adopt
 from sidecar.core.request import RequestId
@@ -24,6 +24,7 @@ from sidecar.core.types import (
     Interval,
     IsolationLevel,
     LeaderEpoch,
+    Lineage,
     Offset,
     Partition,
     StoreId,
@@ -41,6 +42,7 @@ from tests.core.situations import (
     NEXT,
     PARTITION,
     POLICY,
+    STORE,
     TOPIC,
     CommitSays,
     StoreSays,
@@ -405,6 +407,67 @@ def test_a_topic_created_again_before_its_first_page_is_enrolled_once_its_id_las
         assert isinstance(judged, Enrol)
         assert judged.instead == Instead(TOPIC, TopicId("topic-2"))
         assert "nothing of the earlier one from 0 on was delivered" in judged.detail
+
+
+@pytest.mark.parametrize(("offset", "asked"), [(60, 50), (50, 50), (40, 40)])
+def test_a_request_to_deliver_again_is_written_down_once(offset: int, asked: int) -> None:
+    """Under the name it has; a lower offset asks for more."""
+    noted = Interval(Offset(50), Offset(90))
+    seen = evidence(
+        stored=stored(checkpoint(replay=noted)),
+        committed=foreign(offset),
+    )
+    judged = judge(seen, POLICY)
+    assert isinstance(judged, Go)
+    assert judged.base.replay == (noted if asked == 50 else Interval(Offset(40), NEXT))
+
+
+def test_a_gap_without_testimony_hangs_on_a_checkpoint_that_covers_nothing() -> None:
+    """It begins where the registry says, or at the log's start."""
+    for known, begins in ((registry(baseline=25), 25), (registry(baseline=None), 10)):
+        judged = judge(evidence(stored=ABSENT, committed=ABSENT, registry=Known(known)), POLICY)
+        assert isinstance(judged, Open)
+        assert (judged.reason, judged.interval) == (
+            GapReason.STORE_LOST,
+            Interval(Offset(begins), None),
+        )
+        at = Offset(begins)
+        assert judged.base == Checkpoint(
+            identity=identity(),
+            lineages=(Lineage(0, at),),
+            baseline=at,
+            token=Token(at, None),
+            generation=Generation(0),
+            owner=verdict.NOBODY,
+            horizon=at,
+            store=STORE,
+        )
+
+
+def test_a_topic_created_again_is_a_gap_from_where_the_witness_testifies_to() -> None:
+    judged = judge(evidence(topic=described("topic-2"), stored=ABSENT), POLICY)
+    assert isinstance(judged, Open)
+    assert judged.interval == Interval(NEXT, None)
+    assert judged.base.identity.topic_id == TOPIC
+
+
+def test_a_stale_answer_says_so() -> None:
+    judged = judge(evidence(topic=described(None)), POLICY)
+    assert isinstance(judged, Wait)
+    assert judged.fault == Fault(
+        Component.KAFKA,
+        FaultKind.UNAVAILABLE,
+        "STALE_ANSWER",
+        "a topic ID was known and cannot be read now",
+    )
+
+
+def test_only_an_unknown_topic_that_lasts_is_held() -> None:
+    seen = evidence(topic=fault(FaultKind.TOPIC_UNKNOWN))
+    for seconds, latched in ((29, False), (30, True)):
+        judged = judge(seen, POLICY, waited_seconds=seconds)
+        assert isinstance(judged, Wait)
+        assert judged.latched is latched
 
 
 def test_partitions_are_counted_against_those_of_the_same_topic() -> None:

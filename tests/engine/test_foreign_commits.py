@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from sidecar.core.faults import Known
+from sidecar.core.gap import Resolution
+from sidecar.core.request import RequestState
 from sidecar.core.types import Condition, GapReason, Interval, Offset, PartitionState
+from sidecar.core.views import ResolveRequest
 from sidecar.core.witness import Ours, decode
 from sidecar.engine import messages as m
 from tests.engine.driven import Driven
@@ -73,6 +76,21 @@ def test_a_higher_offset_is_a_gap() -> None:
         Interval(Offset(3), Offset(4)),
     )
     assert is_ours(one, 3)
+
+
+def test_a_gap_that_is_none_any_more_is_retracted_though_a_commit_names_it() -> None:
+    """The commit of ours that took the foreign one's place carries the gap."""
+    one = running()
+    one.produce(b"d", b"e")
+    one.kafka.reset_offset(GROUP, ORDERS, 4)
+    one.run(6)
+    assert is_ours(one, 3)
+    settled = one.resolve(ResolveRequest(Resolution.RETRACTED, "on-call", "a mistake"))
+    assert settled.state is RequestState.DONE
+    one.apply(2)
+    one.run(1)
+    assert is_ours(one, 5)
+    assert one.engine.cursors[ORDERS].gap is None
 
 
 def test_the_same_offset_without_a_witness_and_none_at_all_are_committed_again() -> None:

@@ -104,7 +104,7 @@ def test_records_deleted_past_one_of_three_live_cursors(world: World, row: Row) 
     assert world.committed(topic, 1) == 8_100
 
 
-def test_a_gap_that_never_was_is_retracted_and_one_that_is_is_not(world: World) -> None:
+def test_a_gap_that_is_one_is_not_retracted(world: World) -> None:
     """`retracted` needs evidence that there is no gap: refused while records are missing. And what
     a gap does not offer is refused by name, with nothing changed."""
     topic = world.topic()

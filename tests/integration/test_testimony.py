@@ -136,6 +136,23 @@ def test_a_foreign_commit_ahead_while_down_is_a_gap(world: World, row: Row) -> N
     assert row.account(world.account()).applied == 40
 
 
+def test_a_gap_that_is_none_any_more_is_retracted_though_our_commit_names_it(world: World) -> None:
+    """Somebody moved the group forward, and the commit of ours in its place carries the gap."""
+    topic = world.topic()
+    world.produce(topic, 20)
+    sidecar = world.sidecar()
+    assert world.apply(sidecar, topic, 10) == 10
+    sidecar.terminate()
+    world.outside.commit(world.group, topic, 0, 15)
+    sidecar.start()
+    gap = sidecar.await_gap(topic)
+    sidecar.await_partition(topic, state="gap", committed=10)
+    sidecar.api().resolve(gap.id, "retracted")
+    assert world.apply(sidecar, topic, 10) == 20
+    account = world.account()
+    assert (account.applied, account.in_gaps) == (20, 0)
+
+
 @pytest.mark.fault(
     row="external-reset/backward",
     bench="K1",

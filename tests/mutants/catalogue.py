@@ -1058,6 +1058,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "            cursor.heard = None\n",
         (*ASKED, SIMULATED),
     ),
+    Mutant(
+        "a gap that a commit names can be retracted no more",
+        (SAID.FOR_ITS_SITUATION, INV.GAP_HOLDS),
+        "sidecar/core/resolution.py",
+        "gap=None, resolved=case.gap.id), None)",
+        "gap=None), None)",
+        (CORE, ENGINE),
+    ),
     # --- pause, skip, replay ----------------------------------------------------------------------
     Mutant(
         "a paused partition offers",
