@@ -86,17 +86,20 @@ def test_a_record_where_none_is_remembered_is_a_mismatch(compacted: bool | None)
     assert (result.last_matching, result.first_differing) == (5, 6)
 
 
-def test_below_where_memory_is_complete_an_unknown_record_says_nothing() -> None:
+@pytest.mark.parametrize(("unknown", "diverged"), [(5, False), (6, False), (7, True), (8, True)])
+def test_below_where_memory_is_complete_an_unknown_record_says_nothing(
+    unknown: int, diverged: bool
+) -> None:
     """A witness remembers its last few only."""
     overlap = begin(
-        remembered(3, 8, 9),
+        remembered(3, 9),
         position=Offset(10),
         floor=Offset(0),
         records=64,
-        complete_from=Offset(8),
+        complete_from=Offset(7),
     )
-    read(overlap, 3, 4, 5, 8, 9)
-    assert not overlap.conclude(floor=Offset(0), compacted=False).diverged
+    read(overlap, 3, unknown, 9)
+    assert overlap.conclude(floor=Offset(0), compacted=False).diverged is diverged
 
 
 def test_a_record_that_could_not_be_read_says_nothing_and_those_around_it_do() -> None:

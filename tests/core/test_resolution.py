@@ -133,8 +133,11 @@ def test_a_snapshot_needs_a_fence_taken_while_the_gap_was_open(
     planned = decide(taken, asked(Resolution.SNAPSHOT, fence=offset))
     if expected is None:
         assert refused(planned) is Refused.RESOLUTION_IMPOSSIBLE
-    else:
-        assert at(planned) == expected
+        return
+    assert at(planned) == expected
+    assert isinstance(planned, Settled)
+    assert planned.gap.resolution is not None
+    assert planned.gap.resolution.fence == expected
 
 
 def test_a_snapshot_of_a_topic_created_again_need_not_reach_over_the_earlier_one() -> None:
@@ -174,6 +177,12 @@ def test_a_foreign_reset_is_followed_or_ignored() -> None:
     assert at(decide(reset, asked(Resolution.ACCEPTED), **changes)) == 180
     assert at(decide(reset, asked(Resolution.IGNORED), **changes)) == NEXT
     assert refused(decide(LOSS, asked(Resolution.IGNORED))) is Refused.RESOLUTION_IMPOSSIBLE
+    endless = gap(GapReason.EXTERNAL_RESET, None)
+    unsaid = decide(endless, asked(Resolution.ACCEPTED), **changes)
+    assert isinstance(unsaid, Refusal)
+    assert unsaid.detail == "resume_at is needed: where reading goes on"
+    said = asked(Resolution.ACCEPTED, resume_at=Offset(120))
+    assert at(decide(endless, said, **changes)) == 120
     beyond = gap(GapReason.EXTERNAL_RESET, 10_000)
     planned = decide(beyond, asked(Resolution.ACCEPTED), **changes)
     assert refused(planned) is Refused.RESOLUTION_IMPOSSIBLE
@@ -200,6 +209,9 @@ def test_what_ends_what_is_remembered_says_that_it_was_not_verified() -> None:
     assert unverified(cut, asked(Resolution.ACCEPTED))
     short = gap(GapReason.LOG_TRUNCATED, 100, evidence={"last_matching": 60})
     assert not unverified(short, asked(Resolution.ACCEPTED))
+    whole = decide(cut, asked(Resolution.ACCEPTED), start=10, end=NEXT)
+    assert isinstance(whole, Settled)
+    assert whole.unverified
     ended = decide(cut, asked(Resolution.ACCEPTED), start=10, end=NEXT - 1)
     assert isinstance(ended, Settled)
     assert not ended.unverified
@@ -267,6 +279,15 @@ def test_a_gap_that_a_commit_names_is_retracted_as_well() -> None:
     assert at(planned) == NEXT
     missing = decide(LOSS, asked(Resolution.RETRACTED), start=101, committed=ours(gap=named))
     assert refused(missing) is Refused.RESOLUTION_IMPOSSIBLE
+
+
+def test_what_was_no_gap_ends_nothing_and_begins_no_lineage() -> None:
+    """A deposed leader had answered, and the log is whole."""
+    planned = decide(gap(GapReason.CURSOR_AHEAD, 100), asked(Resolution.RETRACTED), start=10)
+    assert isinstance(planned, Settled)
+    assert not planned.history_ends
+    before = checkpoint(gap=GAP)
+    assert planned.checkpoint == replace(before, gap=None, resolved=GAP)
 
 
 @pytest.mark.parametrize("reason", [GapReason.LOG_DIVERGED, GapReason.TOPIC_RECREATED])
