@@ -42,6 +42,7 @@ from tests.core.situations import (
     NEXT,
     PARTITION,
     POLICY,
+    START,
     STORE,
     TOPIC,
     CommitSays,
@@ -399,14 +400,164 @@ def test_a_topic_created_again_before_its_first_page_is_enrolled_once_its_id_las
         topic=described("topic-2"),
         stored=ABSENT,
         committed=ABSENT,
-        registry=Known(registry(started=False)),
+        registry=Known(registry(started=False, baseline=55)),
     )
-    for partition in (seen, replace(seen, partition=Partition("orders", 2))):
-        assert name(judge(partition, POLICY)) == "wait unavailable"
+    for partition, begun in ((seen, 55), (replace(seen, partition=Partition("orders", 2)), 0)):
+        waits = judge(partition, POLICY)
+        assert isinstance(waits, Wait)
+        assert waits.fault.detail == "the answer names topic ID topic-2, and topic-1 is registered"
         judged = judge(partition, POLICY, same_ids_seconds=30)
         assert isinstance(judged, Enrol)
         assert judged.instead == Instead(TOPIC, TopicId("topic-2"))
-        assert "nothing of the earlier one from 0 on was delivered" in judged.detail
+        assert f"nothing of the earlier one from {begun} on was delivered" in judged.detail
+
+
+def goes(looked: Evidence) -> Go:
+    judged = judge(looked, POLICY)
+    assert isinstance(judged, Go), judged
+    return judged
+
+
+BASE = checkpoint()
+PLAIN = Go(
+    verdict=Verdict.RESUME,
+    base=BASE,
+    expected=BASE.expected,
+    detail="checkpoint and commit agree",
+    log_start=START,
+    log_end=END,
+    compacted=False,
+)
+
+
+def test_all_that_is_to_be_done_follows_from_who_testifies() -> None:
+    """Whole, for each testimony: what is gone on from, expected, remembered and committed."""
+    assert goes(evidence()) == PLAIN
+    assert goes(evidence(committed=ours(90))) == replace(
+        PLAIN,
+        verdict=Verdict.COMMIT_BEHIND,
+        detail="the commit stands at 90, the checkpoint at 100",
+        commit_again=True,
+    )
+    assert goes(evidence(committed=ABSENT)) == replace(
+        PLAIN,
+        verdict=Verdict.COMMIT_EXPIRED,
+        detail="Kafka holds no commit; going on from the checkpoint",
+        commit_first=True,
+    )
+
+
+@pytest.mark.parametrize(("generation", "greater"), [(7, 9), (12, 12)])
+def test_a_store_that_went_back_goes_on_from_the_witness_under_its_own_identity(
+    generation: int, greater: int
+) -> None:
+    known = identity(former_topic_ids=(TopicId("topic-0"),))
+    held = checkpoint(80, identity=known, generation=Generation(generation))
+    assert goes(evidence(stored=stored(held))) == replace(
+        PLAIN,
+        verdict=Verdict.STORE_ROLLED_BACK,
+        base=replace(BASE, identity=known, generation=Generation(greater), owner=verdict.NOBODY),
+        expected=held.expected,
+        detail="the store went back to 80; Kafka's witness testifies to 100",
+        remembered=witness().tail,
+        horizon_unknown=True,
+    )
+
+
+def test_a_lost_store_is_made_again_from_the_witness() -> None:
+    """With the keys that were given, in the store there is now."""
+    committed = ours(keyed_by="orders", store=StoreId("store-0"))
+    known = registry(predecessors=(StoreId("store-0"),))
+    assert goes(evidence(stored=ABSENT, committed=committed, registry=Known(known))) == replace(
+        PLAIN,
+        verdict=Verdict.STORE_LOST,
+        base=replace(
+            BASE,
+            identity=identity(keyed_by="orders"),
+            generation=Generation(9),
+            owner=verdict.NOBODY,
+        ),
+        expected=None,
+        detail="the store holds no checkpoint; Kafka's witness testifies to 100",
+        remembered=witness().tail,
+        horizon_unknown=True,
+    )
+
+
+def test_a_history_begins_with_nothing() -> None:
+    """Where the registry says, or at the group's own offset, on trust."""
+
+    def begun(at: int) -> Checkpoint:
+        start = Offset(at)
+        return Checkpoint(
+            identity=identity(),
+            lineages=(Lineage(0, start),),
+            baseline=start,
+            token=Token(start, None),
+            generation=Generation(0),
+            owner=verdict.NOBODY,
+            horizon=start,
+            store=STORE,
+        )
+
+    fresh = evidence(
+        stored=ABSENT, committed=ABSENT, registry=Known(registry(started=False, baseline=20))
+    )
+    new = replace(
+        PLAIN,
+        verdict=Verdict.NEW_GROUP,
+        base=begun(20),
+        expected=None,
+        detail="a history begins here, at 20",
+        commit_first=True,
+    )
+    assert goes(fresh) == new
+    assert goes(replace(fresh, committed=foreign(60))) == replace(
+        new,
+        verdict=Verdict.ADOPTED,
+        base=begun(60),
+        detail="the group's own offset 60 is taken on trust",
+        horizon_unknown=True,
+    )
+
+
+def test_what_decides_is_told_number_by_number() -> None:
+    """And what could not be read, by its code; what is not there, as nothing."""
+    looked = evidence(
+        committed=ours(90),
+        log_end=Known(LogEnd(Offset(200), Offset(180), EPOCH)),
+        fetched_to=Offset(170),
+    )
+    told_of = {
+        "cue": "assigned",
+        "committed": 90,
+        "checkpoint": 100,
+        "checkpoint_epoch": EPOCH,
+        "generation": 7,
+        "pinned_topic_id": TOPIC,
+        "topic_id": TOPIC,
+        "log_end": 200,
+        "last_stable": 180,
+        "leader_epoch": EPOCH,
+        "log_start": 10,
+        "cluster_id": CLUSTER,
+        "fetched_to": 170,
+    }
+    assert verdict.describe(looked) == told_of
+    away = fault(FaultKind.UNAVAILABLE)
+    assert verdict.describe(
+        evidence(
+            **dict.fromkeys(("committed", "topic", "log_end", "log_start", "cluster_id"), away),
+            stored=ABSENT,
+        )
+    ) == {
+        "cue": "assigned",
+        "checkpoint": None,
+        **dict.fromkeys(
+            ("committed", "topic_id", "log_end", "log_start", "cluster_id"),
+            "unreadable: unavailable",
+        ),
+    }
 
 
 @pytest.mark.parametrize(("offset", "asked"), [(60, 50), (50, 50), (40, 40)])
