@@ -8,7 +8,7 @@ import pytest
 
 from sidecar.core.checkpoint import Replaying
 from sidecar.core.evidence import Evidence, LogEnd, TopicDescription
-from sidecar.core.faults import FaultKind, Known
+from sidecar.core.faults import ABSENT, FaultKind, Known
 from sidecar.core.gap import Decision, Gap, GapState, Resolution
 from sidecar.core.request import RequestId
 from sidecar.core.resolution import Plan, Settled, plan
@@ -138,6 +138,19 @@ def test_a_snapshot_needs_a_fence_taken_while_the_gap_was_open(
     assert isinstance(planned, Settled)
     assert planned.gap.resolution is not None
     assert planned.gap.resolution.fence == expected
+
+
+def test_a_snapshot_has_to_reach_over_what_was_lost_wherever_the_log_begins() -> None:
+    taken = replace(LOSS, fences=((Offset(140), 600.0),))
+    planned = decide(taken, asked(Resolution.SNAPSHOT, fence=Offset(140)), start=120)
+    assert isinstance(planned, Refusal)
+    assert planned.detail == "the fence 140 lies below the gap's end 150"
+
+
+def test_where_no_gap_stands_there_is_none_to_decide() -> None:
+    for nothing in (ABSENT, stored(checkpoint()), stored(checkpoint(gap=GAP))):
+        planned = decide(LOSS, asked(Resolution.ACCEPTED), stored=nothing)
+        assert refused(planned) is Refused.GAP_CHANGED
 
 
 def test_a_snapshot_of_a_topic_created_again_need_not_reach_over_the_earlier_one() -> None:
@@ -295,7 +308,9 @@ def test_what_was_being_delivered_again_ends_with_the_log_it_was_of(reason: GapR
     """And where a history begins is never above where it goes on."""
     replaying = Replaying(RequestId("again"), "on-call", Offset(20), Offset(30), Offset(40))
     standing = gap(reason, None, evidence={"last_matching": 49})
-    before = checkpoint(gap=GAP, replaying=replaying, baseline=Offset(60))
+    before = checkpoint(
+        gap=GAP, replaying=replaying, baseline=Offset(60), identity=identity(keyed_by="orders")
+    )
     named = "topic-2" if reason is GapReason.TOPIC_RECREATED else TOPIC
     planned = decide(
         standing,
@@ -308,6 +323,8 @@ def test_what_was_being_delivered_again_ends_with_the_log_it_was_of(reason: GapR
     assert planned.checkpoint.replaying is None
     assert planned.checkpoint.gap is None
     assert planned.checkpoint.baseline == at(planned) < 60
+    keyed_by = None if reason is GapReason.TOPIC_RECREATED else "orders"
+    assert planned.checkpoint.identity.keyed_by == keyed_by
 
 
 def test_nothing_is_decided_on_evidence_that_could_not_be_had() -> None:
