@@ -59,7 +59,7 @@ class Register:
     baselines: Mapping[Partition, Offset]
     seen: Mapping[str, TopicId]
     left_out: Mapping[str, Fault]
-    """As above."""
+    """Topics of which a question was not answered: nothing of them is added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +117,8 @@ def enrol(
         known = None if standing is None else standing.topics.get(name)
         again = False
         if known is not None and known.topic_id not in (None, described.topic_id):
-            lasting = instead.get(name)
-            if lasting is None or (lasting.registered, lasting.described) != (
-                known.topic_id,
-                described.topic_id,
-            ):
+            to = described.topic_id
+            if to is None or instead.get(name) != Instead(known.topic_id, to):
                 continue  # a broker that lags behind may have said so, or one that offers no IDs
             again, known = True, None
         begins: dict[Partition, Answer[Offset] | None] = {}

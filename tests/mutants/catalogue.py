@@ -168,8 +168,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "an ID that did not last is registered",
         (ROW.STALE_ID, ROW.FIRST_DAY),
         "sidecar/core/enrolment.py",
-        "if lasting is None or (lasting.registered, lasting.described) != (",
-        "if lasting is not None and (lasting.registered, lasting.described) != (",
+        "if to is None or instead.get(name) != Instead(known.topic_id, to):",
+        "if to is None or (name in instead and instead[name] != Instead(known.topic_id, to)):",
         (CORE, SIMULATED),
     ),
     Mutant(
