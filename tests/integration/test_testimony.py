@@ -3,6 +3,7 @@
 import pytest
 
 from tests.faults.rows import Row
+from tests.harness.sidecar import SidecarProcess
 from tests.harness.world import World
 
 pytestmark = pytest.mark.kafka
@@ -105,12 +106,8 @@ def test_a_foreign_commit_far_beyond_the_end_on_day_one_is_not_reset(
     row.account(world.account(starts={(topic, 0): 8}))
 
 
-@pytest.mark.fault(
-    row="external-reset/forward", bench="K1", expected="external_reset", within_seconds=2
-)
-def test_a_foreign_commit_ahead_while_down_is_a_gap(world: World, row: Row) -> None:
-    """Somebody moved the group forward: `external_reset` over exactly what would be skipped; the
-    foreign offset stands in the gap, and our own is committed again, with the witness."""
+def moved_forward(world: World) -> tuple[str, SidecarProcess]:
+    """Forty records, ten of them applied; while nobody ran, somebody committed 30."""
     topic = world.topic()
     world.produce(topic, 40)
     sidecar = world.sidecar()
@@ -118,6 +115,16 @@ def test_a_foreign_commit_ahead_while_down_is_a_gap(world: World, row: Row) -> N
     sidecar.terminate()
     world.outside.commit(world.group, topic, 0, 30)
     sidecar.start()
+    return topic, sidecar
+
+
+@pytest.mark.fault(
+    row="external-reset/forward", bench="K1", expected="external_reset", within_seconds=2
+)
+def test_a_foreign_commit_ahead_while_down_is_a_gap(world: World, row: Row) -> None:
+    """Somebody moved the group forward: `external_reset` over exactly what would be skipped; the
+    foreign offset stands in the gap, and our own is committed again, with the witness."""
+    topic, sidecar = moved_forward(world)
     row.inflicted()
     gap = sidecar.await_gap(topic)
     row.judged(gap.reason, "gap")
@@ -138,19 +145,13 @@ def test_a_foreign_commit_ahead_while_down_is_a_gap(world: World, row: Row) -> N
 
 def test_a_gap_that_is_none_any_more_is_retracted_though_our_commit_names_it(world: World) -> None:
     """Somebody moved the group forward, and the commit of ours in its place carries the gap."""
-    topic = world.topic()
-    world.produce(topic, 20)
-    sidecar = world.sidecar()
-    assert world.apply(sidecar, topic, 10) == 10
-    sidecar.terminate()
-    world.outside.commit(world.group, topic, 0, 15)
-    sidecar.start()
+    topic, sidecar = moved_forward(world)
     gap = sidecar.await_gap(topic)
     sidecar.await_partition(topic, state="gap", committed=10)
     sidecar.api().resolve(gap.id, "retracted")
-    assert world.apply(sidecar, topic, 10) == 20
+    assert world.apply(sidecar, topic, 30) == 40
     account = world.account()
-    assert (account.applied, account.in_gaps) == (20, 0)
+    assert (account.applied, account.in_gaps) == (40, 0)
 
 
 @pytest.mark.fault(

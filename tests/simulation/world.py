@@ -662,10 +662,21 @@ class World:
         return self.kafka.topics[TOPIC].id, index
 
     def read_to(self, index: int) -> int:
-        """How far any process has read, dead or alive: what it wrote may still arrive."""
+        """How far any process has read of the topic there is now, dead or alive: what it wrote may
+        still arrive."""
+        topic_id, _ = self.log_of(index)
         cursors = (life.engine.cursors.get(Partition(TOPIC, index)) for life in self.every)
-        hands = (cursor.hand for cursor in cursors if cursor is not None)
-        return max((hand.proven_to for hand in hands if hand is not None), default=0)
+        return max(
+            (
+                cursor.hand.proven_to
+                for cursor in cursors
+                if cursor is not None
+                and cursor.hand is not None
+                and cursor.checkpoint is not None
+                and cursor.checkpoint.identity.topic_id == topic_id
+            ),
+            default=0,
+        )
 
     def remember_topic(self) -> None:
         """What the cluster says now is what a broker that lags will say for a while."""
