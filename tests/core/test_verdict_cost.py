@@ -16,14 +16,13 @@ RUNS = 200
 @pytest.mark.parametrize("store", list(StoreSays), ids=str)
 def test_judging_one_partition_takes_at_most_100_microseconds(store: StoreSays) -> None:
     """With everything there is to read, the witness in the commit included. The quickest of many
-    runs is what the judgement itself costs, whatever else the machine does meanwhile."""
-    costs = {}
-    for commit in CommitSays:
-        evidence = told(store, commit)
-        quickest = float("inf")
-        for _ in range(RUNS):
+    runs is what the judgement itself costs; the kinds take turns, so that a moment in which the
+    machine is slow falls on a few runs of each and never on all of one."""
+    evidence = {commit: told(store, commit) for commit in CommitSays}
+    costs = dict.fromkeys(CommitSays, float("inf"))
+    for _ in range(RUNS):
+        for commit, told_of_it in evidence.items():
             began = time.perf_counter()
-            judge(evidence, POLICY)
-            quickest = min(quickest, time.perf_counter() - began)
-        costs[commit] = quickest
+            judge(told_of_it, POLICY)
+            costs[commit] = min(costs[commit], time.perf_counter() - began)
     assert max(costs.values()) <= SECONDS_MAX, costs
