@@ -80,10 +80,12 @@ class Oracle:
     """Logs in which an offset was given to other bytes, with the lowest such offset."""
     cuts: dict[Log, list[Cut]] = field(default_factory=lambda: defaultdict(list))
     """Those whose ground nobody has verified, or found cut, since."""
-    unseen: dict[Log, dict[int, Value | Hole]] = field(default_factory=lambda: defaultdict(dict))
+    unseen: dict[Log, dict[int, set[Value | Hole]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(set))
+    )
     """Offsets whose earlier bytes may have been read, whose later ones retention took before
     anybody could look: nothing in the log or the store shows that there were others. And what
-    stood there before, which is done by whoever passed it, if it was a record."""
+    stood there before, at each cut, which is done by whoever passed it, if it was a record."""
     asked: dict[tuple[str, m.Ask], int] = field(default_factory=dict)
     """When a look began, by who looks; counted in what this is told of."""
     looked: dict[tuple[str, Partition], tuple[Log, int]] = field(default_factory=dict)
@@ -352,15 +354,15 @@ class Oracle:
             del owed[offset]
 
     def retained(self, log: Log, floor: int) -> None:
-        """Retention took what lies below `floor`. Of several cuts the oldest tells what was read:
-        between them nobody came to know of it."""
+        """Retention took what lies below `floor`. Of several cuts any may have been read before:
+        nobody came to know of them in between."""
         unseen = self.unseen[log]
         for cut in self.cuts.get(log, ()):
             for offset in range(cut.first, min(cut.end, floor)):
                 if offset in cut.records:
-                    unseen.setdefault(offset, cut.records[offset])
+                    unseen[offset].add(cut.records[offset])
                 elif offset < cut.read_to:
-                    unseen.setdefault(offset, HOLE)
+                    unseen[offset].add(HOLE)
 
     def committed(
         self, partition: Partition, request: CommitRequest, witness: Witness | None
@@ -437,10 +439,9 @@ class Oracle:
         for offset, value in self.owed[log].items():
             if not baseline <= offset < next_ or value in self.done[log].get(offset, ()):
                 continue
-            if offset in unseen:
-                was = unseen[offset]
-                if isinstance(was, Hole) or was in self.done[log].get(offset, ()):
-                    continue
+            was = unseen.get(offset, set())
+            if HOLE in was or not was.isdisjoint(self.done[log].get(offset, ())):
+                continue
             if not any(a <= offset < b for a, b in declared):
                 raise Violation("prefix_terminal", f"{log} {offset} is neither done nor declared")
 
