@@ -33,6 +33,9 @@ POLL_SECONDS = 0.02
 TAIL_LINES = 12
 TAIL_COLUMNS = 160
 END_SECONDS = 15.0
+KILLED_SECONDS = 40.0
+"""How long one that was killed may stay: a store is not gone before the disk took what it wrote,
+and a busy disk was seen to take more than 15 s."""
 SOCKET_PATH_MAX = 90
 """Unix sockets have short names: 104 bytes on macOS, 108 on Linux."""
 
@@ -84,7 +87,7 @@ class Child:
         """SIGKILL; returns when it is gone."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
-        self._process.wait(END_SECONDS)
+        self._process.wait(KILLED_SECONDS)
 
     def terminate(self) -> int:
         """SIGTERM, and its exit code."""
