@@ -174,7 +174,7 @@ async def resolve(
 async def _install(
     desk: Standalone, stored: Stored, planned: Settled, wanted: ResolveRequest
 ) -> None:
-    from sidecar.core.checkpoint import Ambiguous, Audit, Install, Installed, Lost
+    from sidecar.core.checkpoint import Ambiguous, AnsweredBefore, Audit, Install, Installed, Lost
     from sidecar.core.types import AttemptId, OwnerId
 
     nobody = secrets.token_hex(6)
@@ -200,7 +200,7 @@ async def _install(
     match result:
         case Installed():
             return
-        case Lost():
+        case Lost() | AnsweredBefore():
             fail("gap-changed: somebody else wrote to the partition meanwhile; look again")
         case _:
             fail(told(result.fault))

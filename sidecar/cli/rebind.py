@@ -224,7 +224,7 @@ def _told(beginning: Beginning, search: TailSearch) -> str:
 
 
 async def _execute(desk: Standalone, found: Rebinding, by: str, why: str) -> None:
-    from sidecar.core.checkpoint import Ambiguous, Installed, Lost, NotInstalled
+    from sidecar.core.checkpoint import Ambiguous, AnsweredBefore, Installed, Lost, NotInstalled
     from sidecar.core.types import DIGEST_SCHEME
     from sidecar.core.witness import encode, witness_of
     from sidecar.ports import CommitRequest
@@ -239,7 +239,7 @@ async def _execute(desk: Standalone, found: Rebinding, by: str, why: str) -> Non
         match result:
             case Installed():
                 continue
-            case Lost():
+            case Lost() | AnsweredBefore():
                 one.cannot = "somebody wrote it meanwhile: look, and run this again"
             case NotInstalled():
                 one.cannot = told(result.fault)

@@ -254,6 +254,14 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
+class AnsweredBefore:
+    """A request that it executes was answered meanwhile, so nothing was installed: whoever asked
+    was told what became of it."""
+
+    request: RequestId
+
+
+@dataclass(frozen=True, slots=True)
 class NotInstalled:
     """Refused or failed, and nothing was written."""
 
@@ -267,7 +275,7 @@ class Ambiguous:
     fault: Fault
 
 
-InstallResult: TypeAlias = Installed | Lost | NotInstalled | Ambiguous
+InstallResult: TypeAlias = Installed | Lost | AnsweredBefore | NotInstalled | Ambiguous
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,11 +284,14 @@ class Memory:
 
     `receipts` are the newest retained ones, in order of offset, at least as many as asked where
     so many are kept; `whole` says that nothing older is kept. `ahead` lie beyond `applied`.
+    `owner` stands in the checkpoint at that moment: what is read beside another's, or beside none,
+    says nothing about ours.
     """
 
     receipts: Sequence[ReceiptRun]
     ahead: Sequence[Receipt]
     whole: bool
+    owner: OwnerId | None
 
 
 @dataclass(frozen=True, slots=True)

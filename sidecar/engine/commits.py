@@ -145,6 +145,9 @@ class Commits(Part):
                         if cursor.next is not None and committed.next < cursor.next:
                             # Not made yet; or an owner that was frozen slipped one in.
                             self.dirty.add(partition)
+                        else:
+                            # A look that was begun before may have missed it.
+                            cursor.committed = committed.next
                         continue
                     cursor.committed = committed.next
                     checkpoint = cursor.checkpoint

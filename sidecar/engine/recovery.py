@@ -309,6 +309,13 @@ class Recovery(Part):
         memory, checkpoint, go = event.answer.value, cursor.checkpoint, cursor.go
         assert checkpoint is not None
         assert go is not None
+        if memory.owner != checkpoint.owner:
+            # The store went back, or another claimed it: no receipts are no boundary then.
+            who = memory.owner or "nobody"
+            self.context.lost(
+                cursor, Cue.COMPARISON_LOST, f"the claim does not stand any more (but {who})"
+            )
+            return
         cursor.receipts = tuple(receipt for run in memory.receipts for receipt in run)
         remembered = {receipt.offset: receipt.digest for receipt in cursor.receipts}
         remembered.update(go.remembered)

@@ -24,7 +24,7 @@ from sidecar.core.faults import Answer, FaultKind, Known, Unreadable
 from sidecar.core.gap import Decision, Gap, GapEvent, GapState, Resolution, resolve
 from sidecar.core.policy import Start
 from sidecar.core.recovery import Phase
-from sidecar.core.request import Request, RequestKind, position, resolving
+from sidecar.core.request import Request, RequestId, RequestKind, position, resolving
 from sidecar.core.types import (
     UNREAD,
     Condition,
@@ -464,6 +464,10 @@ class Requests(Part):
             self._settled(cursor, request)
         self.show(cursor)
 
+    def answered_before(self, cursor: Cursor, request: RequestId) -> None:
+        """Its answer was written beside us, or by ourselves in an attempt that is over."""
+        self._forget(cursor, request, self.context.now.monotonic)
+
     def show(self, cursor: Cursor) -> None:
         """What stands in the checkpoint, as conditions."""
         checkpoint = cursor.checkpoint
@@ -491,7 +495,7 @@ class Requests(Part):
 
     def settle(self, cursor: Cursor, answered: Request) -> None:
         """An answer that changes nothing else."""
-        self._forget(cursor, answered, math.inf)
+        self._forget(cursor, answered.id, math.inf)
         owner = None if cursor.checkpoint is None else cursor.checkpoint.owner
         self.context.do(m.AnswerRequest(self.context.ask(), answered, owner))
 
@@ -511,13 +515,13 @@ class Requests(Part):
                 self.context.note(FaultMet(event.answer.fault, cursor.partition))
 
     def _settled(self, cursor: Cursor, request: Request) -> None:
-        self._forget(cursor, request, self.context.now.monotonic)
+        self._forget(cursor, request.id, self.context.now.monotonic)
         self.context.note(RequestSettled(request))
 
-    def _forget(self, cursor: Cursor, request: Request, at: float) -> None:
-        cursor.answered[request.id] = at
+    def _forget(self, cursor: Cursor, request: RequestId, at: float) -> None:
+        cursor.answered[request] = at
         if len(cursor.answered) > SETTLED_KEPT:
             del cursor.answered[next(iter(cursor.answered))]
-        cursor.pending = tuple(one for one in cursor.pending if one.id != request.id)
-        if cursor.answering is not None and cursor.answering.id == request.id:
+        cursor.pending = tuple(one for one in cursor.pending if one.id != request)
+        if cursor.answering is not None and cursor.answering.id == request:
             cursor.answering = None

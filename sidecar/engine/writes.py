@@ -6,6 +6,7 @@ from typing import assert_never
 
 from sidecar.core.checkpoint import (
     Ambiguous,
+    AnsweredBefore,
     Audit,
     Checkpoint,
     Expected,
@@ -110,6 +111,12 @@ class Writes(Part):
             case Lost(winner):
                 cursor.install = None
                 self.install_lost(cursor, purpose, winner)
+            case AnsweredBefore(request):
+                cursor.install = None
+                self.parts.requests.answered_before(cursor, request)
+                self._start_over(
+                    cursor, purpose, f"{request} was answered before; nothing of ours was installed"
+                )
             case NotInstalled(fault) | Ambiguous(fault):
                 if not told:
                     self.context.note(FaultMet(fault, partition))
@@ -181,12 +188,6 @@ class Writes(Part):
                 assert_never(purpose)
 
     def install_lost(self, cursor: Cursor, purpose: m.Purpose, winner: Checkpoint | None) -> None:
-        if purpose is m.Purpose.PROMOTE:
-            self.parts.delivery.note_promotion(cursor, "lost", {}, None)
-        # What was asked for still pends: it is heard again, and judged by what is found then.
-        cursor.resolving = None
-        cursor.answering = None
-        cursor.heard = None
         who = "nobody" if winner is None else f"generation {winner.generation}"
         detail = f"another write stands in the store ({who}); nothing of ours was installed"
         checkpoint = cursor.checkpoint
@@ -197,6 +198,19 @@ class Writes(Part):
             and winner.owner != checkpoint.owner
             and winner.generation > checkpoint.generation
         ):
+            self._unasked(cursor, purpose)
             self.context.displaced(cursor, detail)
         else:
-            self.context.lost(cursor, Cue.COMPARISON_LOST, detail)
+            self._start_over(cursor, purpose, detail)
+
+    def _start_over(self, cursor: Cursor, purpose: m.Purpose, detail: str) -> None:
+        self._unasked(cursor, purpose)
+        self.context.lost(cursor, Cue.COMPARISON_LOST, detail)
+
+    def _unasked(self, cursor: Cursor, purpose: m.Purpose) -> None:
+        """What was asked for still pends: it is heard again, and judged by what is found then."""
+        if purpose is m.Purpose.PROMOTE:
+            self.parts.delivery.note_promotion(cursor, "lost", {}, None)
+        cursor.resolving = None
+        cursor.answering = None
+        cursor.heard = None

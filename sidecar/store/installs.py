@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from sidecar.core.checkpoint import Expected, Install, Installed, InstallResult, Lost
+from sidecar.core.checkpoint import (
+    AnsweredBefore,
+    Expected,
+    Install,
+    Installed,
+    InstallResult,
+    Lost,
+)
 from sidecar.core.faults import Component, Fault, FaultKind
+from sidecar.core.request import RequestId
 from sidecar.errors import InvariantBroken
 from sidecar.store import formats
 from sidecar.store.connections import Reply
@@ -85,7 +93,9 @@ def install_result(reply: Reply) -> InstallResult:
             raise refused(
                 "DISORDERED", f"receipts do not follow upon those kept ({shown(reply[1])})"
             )
-        case Code.CHANGED | Code.STANDS | Code.FULL:
+        case Code.STANDS:
+            return AnsweredBefore(RequestId(reply[1].decode()))
+        case Code.CHANGED | Code.FULL:
             raise InvariantBroken("script_codes", f"install answered {reply!r}")
 
 

@@ -285,7 +285,9 @@ class RedisStore(CheckpointStore):
     ) -> Answer[Memory]:
         keys = partition_keys(self._prefix, group, partition)
         try:
-            reply = await self._run(scripts.MEMORY, (keys.receipts, keys.ahead), (receipts_min,))
+            reply = await self._run(
+                scripts.MEMORY, (keys.checkpoint, keys.receipts, keys.ahead), (receipts_min,)
+            )
             return Known(_memory(reply))
         except StoreFailed as failure:
             return Unreadable(failure.fault)
@@ -720,7 +722,7 @@ def _requests(reply: Reply | StoreFailed) -> Answer[Sequence[Request]]:
 
 
 def _memory(reply: Reply) -> Memory:
-    whole, entries, ahead = reply
+    whole, entries, ahead, owner = reply
     runs: list[ReceiptRun] = []
     for entry_id, blob in zip(entries[-2::-2], entries[::-2], strict=True):
         first, _, count = entry_id.partition(b"-")
@@ -733,7 +735,7 @@ def _memory(reply: Reply) -> Memory:
         for offset, value in zip(ahead[::2], ahead[1::2], strict=True)
     ]
     receipts.sort(key=lambda receipt: receipt.offset)
-    return Memory(runs, receipts, bool(whole))
+    return Memory(runs, receipts, bool(whole), OwnerId(owner.decode()) if owner else None)
 
 
 def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:

@@ -47,7 +47,7 @@ def _load(name: str, keys: int) -> Script:
 
 INSTALL = _load("install", 7)
 READ = _load("read", 2)
-MEMORY = _load("memory", 2)
+MEMORY = _load("memory", 3)
 UPDATE_GAP = _load("update-gap", 2)
 CREATE_REGISTRY = _load("create-registry", 1)
 REGISTER = _load("register", 1)

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import pytest
 
 from sidecar.core.checkpoint import (
+    AnsweredBefore,
     Audit,
     Install,
     Installed,
@@ -314,6 +315,19 @@ async def test_memory_gives_the_newest_receipts_that_were_asked_for(
     assert [r.offset for r in flat(every.receipts)] == list(range(18))
     assert every.whole
     assert known(await store.memory(group, T0, 1000)).whole
+
+
+async def test_memory_says_beside_whose_claim_it_was_read(
+    store: CheckpointStore, group: GroupId
+) -> None:
+    """No receipts and nobody's claim are a store that forgot, and no history without records."""
+    assert known(await store.memory(group, T0, 9)).owner is None
+    at = checkpoint(group)
+    await store.install(first(at))
+    assert known(await store.memory(group, T0, 9)).owner == at.owner
+    claimed = replace(at.succeed(), owner=OwnerId("another"))
+    await store.install(Install(at.expected, claimed, AttemptId("claim"), body=False))
+    assert known(await store.memory(group, T0, 9)).owner == claimed.owner
 
 
 async def test_receipts_are_trimmed_by_count_and_never_below_the_minimum(
@@ -723,6 +737,38 @@ async def test_a_request_is_answered_once(store: CheckpointStore, group: GroupId
     assert await store.answer_request(refused, owner=at.owner) == Known(refused)
     assert await store.answer_request(request.done("", at=6.0), owner=at.owner) == Known(refused)
     assert await asked(store, group) == [refused]
+
+
+async def test_what_was_refused_is_not_executed(store: AnyStore, group: GroupId) -> None:
+    """By a write that was on its way while somebody else, or a later attempt, answered: all of it
+    is turned away, and what stands in its place may be written."""
+    at = checkpoint(group)
+    await store.install(first(at))
+    request = request_of(group)
+    await store.leave(request)
+    done = request.done("", at=4.0)
+    late = replace(promotion(at, 3), requests=(done,), audit=(audit_of(done),))
+    refused = request.refused(Refusal(Refused.GAP_CHANGED, "another by now"), at=5.0)
+    await store.answer_request(refused, owner=at.owner)
+    assert await store.install(late) == AnsweredBefore(request.id)
+    assert (await stored(store, group)).checkpoint == at
+    assert known(await store.memory(group, T0, 9)).receipts == []
+    assert await asked(store, group) == [refused]
+    assert known(await store.audit(group, T0)) == [audit_of(request), audit_of(refused)]
+    assert await store.install(promotion(at, 3)) == Installed()
+
+
+async def test_what_was_refused_does_not_begin_a_history(
+    store: CheckpointStore, group: GroupId
+) -> None:
+    """Where no checkpoint stands, nothing but the request tells a late claim from a first one."""
+    request = request_of(group)
+    await store.leave(request)
+    refused = request.refused(Refusal(Refused.HOLD_UNKNOWN, "another by now"), at=5.0)
+    await store.answer_request(refused, owner=None)
+    late = replace(first(checkpoint(group)), requests=(request.done("", at=4.0),))
+    assert await store.install(late) == AnsweredBefore(request.id)
+    assert await store.read(group, [T0]) == {T0: ABSENT}
 
 
 async def test_only_the_owner_answers(store: CheckpointStore, group: GroupId) -> None:

@@ -501,6 +501,24 @@ def test_a_gap_that_the_store_forgot_by_going_back_is_written_down_again() -> No
     assert gapped.stored.gap == only(gapped.gaps).id
 
 
+def test_a_claim_that_the_store_forgot_is_not_read_on_without_its_receipts() -> None:
+    """No receipts are nothing to compare with: the log may be another one below the position."""
+    rig = resting(pages=2)
+    rig.kafka.expel(rig.fetcher)
+    next_ = Rig(rig.kafka, rig.store, name="next")
+    next_.now = rig.now + 1.0
+    next_.withholding = (m.ReadMemory,)
+    next_.run(1.0)
+    reading = only(next_.withheld)
+    next_.store.flush()
+    next_.withholding = ()
+    next_.answer(reading)
+    assert next_.cursor.phase is Phase.WAITING
+    next_.run(4.0)
+    assert next_.cursor.verdict is Verdict.STORE_LOST
+    assert next_.stored.token.next == 6
+
+
 def test_a_gap_stops_its_partition_and_no_other() -> None:
     """`gap_holds`: the others are delivered and committed as ever."""
     kafka = FakeKafka()

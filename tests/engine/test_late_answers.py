@@ -10,7 +10,7 @@ from sidecar.core.policy import Adopt
 from sidecar.core.recovery import Phase
 from sidecar.core.request import Request, RequestId, RequestKind, RequestState
 from sidecar.core.types import Condition, Offset, Verdict
-from sidecar.core.views import PageOffer
+from sidecar.core.views import PageOffer, Refusal, Refused
 from sidecar.engine import messages as m
 from sidecar.ports import Revoked
 from tests.engine.process import GROUP, ORDERS, TOPIC, finished, known
@@ -80,6 +80,25 @@ def test_a_refusal_that_may_stand_is_not_taken_back_by_what_was_read_before_it()
     rig.run(2.0)
     assert asked(rig, "again").state is RequestState.REFUSED
     assert rig.page().offsets[0] == 6
+
+
+def test_what_was_refused_meanwhile_is_not_executed_by_a_write_that_comes_late() -> None:
+    """An attempt that is over left the write behind; who asked was told of the refusal."""
+    rig = resting()
+    rig.withholding = (m.PerformInstall,)
+    leave(rig, "pause", RequestKind.PAUSE)
+    rig.run(1.0)
+    (writing,) = rig.withheld
+    refusal = Refusal(Refused.REQUEST_REFUSED, "by the attempt after it")
+    refused = asked(rig, "pause").refused(refusal, at=rig.clock().wall)
+    finished(rig.store.answer_request(refused, owner=rig.stored.owner))
+    rig.withholding = ()
+    rig.answer(writing)
+    assert rig.no_page()
+    rig.run(2.0)
+    assert asked(rig, "pause") == refused
+    assert rig.stored.paused is None
+    assert rig.page().offsets[0] == 3
 
 
 def test_a_partition_that_is_given_back_executes_nothing_more() -> None:

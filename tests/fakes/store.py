@@ -17,6 +17,7 @@ from enum import Enum, auto
 
 from sidecar.core.checkpoint import (
     Ambiguous,
+    AnsweredBefore,
     Audit,
     Checkpoint,
     Install,
@@ -282,6 +283,7 @@ class FakeStore(CheckpointStore):
                 newest[::-1],
                 [kept.ahead[offset] for offset in sorted(kept.ahead)],
                 len(newest) == len(kept.receipts),
+                None if kept.checkpoint is None else kept.checkpoint.owner,
             )
         )
 
@@ -464,6 +466,16 @@ class FakeStore(CheckpointStore):
             self.codes.add(Code.INSTALLED_BEFORE if earlier else Code.LOST)
             return Installed(earlier=True) if earlier else Lost(standing)
 
+        disordered = (
+            standing is not None
+            and not install.receipts_replaced
+            and runs
+            and runs[0].offsets[0] <= kept.receipts_last
+        )
+        for request in () if disordered else install.requests:
+            if request.id in kept.asked and not kept.asked[request.id].pending:
+                self.codes.add(Code.STANDS)
+                return AnsweredBefore(request.id)
         if standing is None:
             kept.requests = 0
             kept.ahead.clear()
@@ -472,7 +484,7 @@ class FakeStore(CheckpointStore):
             kept.receipts.clear()
             kept.ahead.clear()
             kept.receipts_count, kept.receipts_last = 0, -1
-        elif runs and runs[0].offsets[0] <= kept.receipts_last:
+        elif disordered:
             self.codes.add(Code.DISORDERED)
             return NotInstalled(
                 _refused(

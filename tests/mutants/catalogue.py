@@ -1312,4 +1312,29 @@ MUTANTS: tuple[Mutant, ...] = (
         "    if checkpoint is not None and _position(checkpoint) < _position_of(witness):\n",
         (f"{CORE}/test_verdict.py", ENGINE, SIMULATED),
     ),
+    Mutant(
+        "what was refused meanwhile is executed by a write that comes late",
+        (SAID.ANSWERED_ONCE,),
+        INSTALL_LUA,
+        "or request.state ~= 'pending' then",
+        "or request.state == 'none' then",
+        (STORE,),
+    ),
+    Mutant(
+        "receipts that are read beside no claim, or another's, are taken for all there are",
+        (INV.PREFIX_TERMINAL, ROW.STORE_LOST),
+        RECOVERY_PY,
+        "if memory.owner != checkpoint.owner:",
+        "if False:",
+        (f"{ENGINE}/test_attempt.py", SIMULATED),
+    ),
+    Mutant(
+        "a commit that a look missed stays unknown when it is read back",
+        (ROW.COMMIT_EXPIRED,),
+        COMMITS_PY,
+        "                            cursor.committed = committed.next\n"
+        "                        continue\n",
+        "                            pass\n                        continue\n",
+        (SIMULATED,),
+    ),
 )

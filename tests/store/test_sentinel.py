@@ -9,7 +9,14 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from sidecar.core.checkpoint import Ambiguous, Checkpoint, Installed, Lost, NotInstalled
+from sidecar.core.checkpoint import (
+    Ambiguous,
+    AnsweredBefore,
+    Checkpoint,
+    Installed,
+    Lost,
+    NotInstalled,
+)
 from sidecar.core.faults import FaultKind, Known, Unreadable
 from sidecar.core.types import GroupId
 from sidecar.store.connect import connect
@@ -51,6 +58,8 @@ async def settled(store: RedisStore, at: Checkpoint, *, within_seconds: float = 
                 assert winner is not None
                 assert winner.generation < at.generation
                 install = promotion(winner, 1, attempt=uuid.uuid4().hex)
+            case AnsweredBefore():
+                raise AssertionError("nobody asked for anything")
     raise AssertionError(f"nothing stood within {within_seconds} s")
 
 

@@ -30,9 +30,11 @@ Answers
   {DENIED, command}  the right to a command is missing
   {MISPLACED, key, type}   a key holds something else
   {DISORDERED, last} receipts do not follow upon those that are kept
+  {STANDS, id}       the request of this id was answered before: its execution came too late
 ]]
 local INSTALLED, INSTALLED_BEFORE, LOST = 1, 2, 3
 local FORMAT_NEWER, CORRUPT, DENIED, MISPLACED, DISORDERED = 4, 5, 6, 7, 8
+local STANDS = 10
 
 local FORMAT = '1'
 local HISTORY_MAX = 32      -- attempts kept
@@ -119,6 +121,16 @@ if refusal then return refusal end
 if not (created or replaced) and runs_n > 0
   and tonumber(ARGV[runs_at]) <= (tonumber(kept[8] or '') or -1) then
   return {DISORDERED, kept[8]}
+end
+
+-- Whoever asked was told what became of it. A write that was on its way meanwhile does not turn a
+-- refusal into a deed.
+for i = requests_at, requests_at + 2 * requests_n - 1, 2 do
+  local asked = call('HMGET', requests, ARGV[i])[1]
+  local read, request = pcall(cjson.decode, asked or '{"state":"pending"}')
+  if not read or type(request) ~= 'table' or request.state ~= 'pending' then
+    return {STANDS, ARGV[i]}
+  end
 end
 
 local function advance()

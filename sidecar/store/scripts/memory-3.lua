@@ -1,17 +1,17 @@
 --[[
 The newest receipts, as whole runs, and those ahead, as they stand at one moment.
 
-KEYS  1 receipts  2 ahead
+KEYS  1 checkpoint  2 receipts  3 ahead
 ARGV  1 how many receipts at least, where so many are kept
 
 Answers
   {1 when nothing older is kept, else 0,  {id, blob, id, blob, ...} newest first,
-   {offset, value, ...} ahead}
+   {offset, value, ...} ahead, the owner that stands in the checkpoint, '': none}
 ]]
 local least, count, whole = tonumber(ARGV[1]), 0, 1
 local runs, last, step = {}, '+', 1
 while true do
-  local entries = redis.call('XREVRANGE', KEYS[1], last, '-', 'COUNT', step)
+  local entries = redis.call('XREVRANGE', KEYS[2], last, '-', 'COUNT', step)
   if #entries == 0 then break end
   local enough = false
   for _, entry in ipairs(entries) do
@@ -30,4 +30,5 @@ while true do
   end
   step = math.min(step * 2, 64)
 end
-return {whole, runs, redis.call('HGETALL', KEYS[2])}
+local owner = redis.call('HMGET', KEYS[1], 'owner')[1] or ''
+return {whole, runs, redis.call('HGETALL', KEYS[3]), owner}
