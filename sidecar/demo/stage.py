@@ -87,7 +87,12 @@ class Child:
         """SIGKILL; returns when it is gone."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
-        self._process.wait(KILLED_SECONDS)
+        try:
+            self._process.wait(KILLED_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise StageFailed(
+                f"The {self.name} is not gone {KILLED_SECONDS:g} s after SIGKILL.", self
+            ) from None
 
     def terminate(self) -> int:
         """SIGTERM, and its exit code."""
@@ -181,7 +186,7 @@ class Stage:
         self.clear()
         assert self._guard.stdin is not None
         self._guard.stdin.close()
-        self._guard.wait(END_SECONDS)
+        self._guard.wait(KILLED_SECONDS)  # it clears the disk, too
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _tell(self, message: str) -> None:

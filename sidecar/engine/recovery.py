@@ -311,9 +311,10 @@ class Recovery(Part):
         assert go is not None
         if memory.owner != checkpoint.owner:
             # The store went back, or another claimed it: no receipts are no boundary then.
-            who = memory.owner or "nobody"
             self.context.lost(
-                cursor, Cue.COMPARISON_LOST, f"the claim does not stand any more (but {who})"
+                cursor,
+                Cue.COMPARISON_LOST,
+                "the checkpoint is another's by now, or gone: its receipts are not ours to compare",
             )
             return
         cursor.receipts = tuple(receipt for run in memory.receipts for receipt in run)

@@ -109,14 +109,13 @@ class Writes(Part):
                     cursor.owner_seen_at = event.asked_at
                 self.installed(cursor, purpose, event.install)
             case Lost(winner):
-                cursor.install = None
+                self._turned_away(cursor, purpose)
                 self.install_lost(cursor, purpose, winner)
             case AnsweredBefore(request):
-                cursor.install = None
+                self._turned_away(cursor, purpose)
                 self.parts.requests.answered_before(cursor, request)
-                self._start_over(
-                    cursor, purpose, f"{request} was answered before; nothing of ours was installed"
-                )
+                detail = f"{request} was answered before; nothing of ours was installed"
+                self.context.lost(cursor, Cue.COMPARISON_LOST, detail)
             case NotInstalled(fault) | Ambiguous(fault):
                 if not told:
                     self.context.note(FaultMet(fault, partition))
@@ -198,17 +197,13 @@ class Writes(Part):
             and winner.owner != checkpoint.owner
             and winner.generation > checkpoint.generation
         ):
-            self._unasked(cursor, purpose)
             self.context.displaced(cursor, detail)
         else:
-            self._start_over(cursor, purpose, detail)
+            self.context.lost(cursor, Cue.COMPARISON_LOST, detail)
 
-    def _start_over(self, cursor: Cursor, purpose: m.Purpose, detail: str) -> None:
-        self._unasked(cursor, purpose)
-        self.context.lost(cursor, Cue.COMPARISON_LOST, detail)
-
-    def _unasked(self, cursor: Cursor, purpose: m.Purpose) -> None:
+    def _turned_away(self, cursor: Cursor, purpose: m.Purpose) -> None:
         """What was asked for still pends: it is heard again, and judged by what is found then."""
+        cursor.install = None
         if purpose is m.Purpose.PROMOTE:
             self.parts.delivery.note_promotion(cursor, "lost", {}, None)
         cursor.resolving = None

@@ -466,31 +466,25 @@ class FakeStore(CheckpointStore):
             self.codes.add(Code.INSTALLED_BEFORE if earlier else Code.LOST)
             return Installed(earlier=True) if earlier else Lost(standing)
 
-        disordered = (
-            standing is not None
-            and not install.receipts_replaced
-            and runs
-            and runs[0].offsets[0] <= kept.receipts_last
-        )
-        for request in () if disordered else install.requests:
-            if request.id in kept.asked and not kept.asked[request.id].pending:
-                self.codes.add(Code.STANDS)
-                return AnsweredBefore(request.id)
-        if standing is None:
-            kept.requests = 0
-            kept.ahead.clear()
-            kept.history.clear()
-        if standing is None or install.receipts_replaced:
-            kept.receipts.clear()
-            kept.ahead.clear()
-            kept.receipts_count, kept.receipts_last = 0, -1
-        elif disordered:
+        anew = standing is None or install.receipts_replaced
+        if not anew and runs and runs[0].offsets[0] <= kept.receipts_last:
             self.codes.add(Code.DISORDERED)
             return NotInstalled(
                 _refused(
                     "DISORDERED", f"receipts do not follow upon those kept ({kept.receipts_last})"
                 )
             )
+        for request in install.requests:
+            if request.id in kept.asked and not kept.asked[request.id].pending:
+                self.codes.add(Code.STANDS)
+                return AnsweredBefore(request.id)
+        if standing is None:
+            kept.requests = 0
+            kept.history.clear()
+        if anew:
+            kept.receipts.clear()
+            kept.ahead.clear()
+            kept.receipts_count, kept.receipts_last = 0, -1
         self._kept[key] = kept
         if install.body or standing is None:
             kept.checkpoint = new
